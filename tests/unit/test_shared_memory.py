@@ -1,0 +1,152 @@
+"""Ledger, pools, slots and channels: what the processes share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inspectd.errors import OutsideError, StaleSlot, WorkerError
+from inspectd.health.progress import ProgressPage, Word
+from inspectd.ledger import Ledger
+from inspectd.records import Frame
+from inspectd.worker.channel import MESSAGE_MAX_BYTES, Channel, ChannelClosed
+from inspectd.worker.frames import Pool, PoolSpec, create_memory, slot_bytes
+from inspectd.worker.slots import SlotTable
+
+FRAME = Frame("top", 7, 1, 2, 5, 40, 30, captured_s=0.0, captured_wall_s=0.0)
+
+
+@pytest.fixture
+def pool() -> Pool:
+    spec = PoolSpec("top", 1, 4, slot_bytes(40, 30))
+    return Pool(spec, create_memory(spec))
+
+
+@pytest.fixture
+def channels() -> Iterator[tuple[Channel, Channel]]:
+    ours, theirs = Channel.pair()
+    pair = ours, Channel(theirs)
+    yield pair
+    for channel in pair:
+        channel.close()
+
+
+def test_a_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger" / "top")
+    assert not ledger.valid
+    ledger.begin(41)
+    assert [ledger.take(), ledger.take()] == [42, 43]
+    ledger.close()
+    again = Ledger.open(tmp_path / "ledger" / "top")
+    assert (again.valid, again.last) == (True, 43)
+    again.close()
+
+
+def test_a_ledger_that_somebody_still_holds_is_refused(tmp_path: Path) -> None:
+    """Its number may still change: reading it now would count wrongly."""
+    first = Ledger.open(tmp_path / "top")
+    with pytest.raises(OutsideError, match="still holds the ledger"):
+        Ledger.open(tmp_path / "top")
+    first.close()
+    Ledger.open(tmp_path / "top").close()
+
+
+def test_a_picture_comes_out_of_its_slot_as_it_went_in(pool: Pool) -> None:
+    pixels = np.random.default_rng(1).integers(0, 255, (30, 40, 3), np.uint8)
+    pool.write(2, 7, 5, pixels)
+    assert np.array_equal(pool.view(FRAME), pixels)
+
+
+@pytest.mark.parametrize("change", [{"frame_id": 8}, {"generation": 6}, {"slot": 3}, {"slot": 9}, {"width_px": 4000}])
+def test_a_slot_that_is_not_this_frames_is_never_read(pool: Pool, change: dict[str, int]) -> None:
+    """A stale picture must end as Failed, never as Done."""
+    pool.write(2, 7, 5, np.zeros((30, 40, 3), np.uint8))
+    with pytest.raises(StaleSlot):
+        pool.view(replace(FRAME, **change))
+
+
+def test_a_slot_that_is_overwritten_meanwhile_is_noticed(pool: Pool) -> None:
+    pool.write(2, 7, 5, np.zeros((30, 40, 3), np.uint8))
+    pool.view(FRAME)
+    pool.write(2, 8, 6, np.zeros((30, 40, 3), np.uint8))
+    with pytest.raises(StaleSlot, match="carries frame 8 generation 6, not 7 generation 5"):
+        pool.check(FRAME)
+
+
+def test_a_pool_that_memory_cannot_hold_is_refused_with_the_arithmetic() -> None:
+    """A sparse memfd would end in SIGBUS in the middle of a shift."""
+    spec = PoolSpec("top", 1, 1_000_000, slot_bytes(8000, 8000))
+    with pytest.raises(OutsideError, match=r"top: no memory for the frame pool: 1000000 slots × 192.0 MB = 192\d+ MB"):
+        create_memory(spec)
+
+
+def test_a_slot_is_free_when_its_last_reader_let_go() -> None:
+    table = SlotTable(2)
+    table.announce(0, 7, "line")
+    table.read(0, 7, "attempt")
+    table.release(0, 7, "line")
+    assert table.take_freed() == []
+    table.release(0, 7, "attempt")
+    assert table.take_freed() == [0]
+    assert table.take_freed() == []
+
+
+def test_a_slot_that_is_held_cannot_be_announced_again() -> None:
+    table = SlotTable(2)
+    table.announce(0, 7, "line")
+    with pytest.raises(WorkerError, match="still holds frame 7"):
+        table.announce(0, 8, "line")
+    with pytest.raises(WorkerError, match="does not exist"):
+        table.announce(2, 8, "line")
+
+
+def test_nobody_starts_to_read_a_slot_that_was_given_away() -> None:
+    table = SlotTable(1)
+    table.announce(0, 7, "line")
+    table.release(0, 7, "line")
+    with pytest.raises(WorkerError, match="not frame 7's any more"):
+        table.read(0, 7, "attempt")
+    table.announce(0, 8, "line")
+    table.release(0, 7, "attempt")
+    assert table.held == 1, "a late reader of an older frame must not free the new one"
+
+
+def test_a_message_arrives_whole_with_its_descriptors(channels: tuple[Channel, Channel]) -> None:
+    ours, theirs = channels
+    page, descriptor = ProgressPage.create("test")
+    assert ours.send({"t": "open"}, (descriptor,))
+    received = theirs.receive()
+    assert received is not None
+    message, [copy] = received
+    assert message == {"t": "open"}
+    ProgressPage(copy).count(Word.TURNS)
+    assert page[Word.TURNS] == 1
+    os.close(descriptor)
+    os.close(copy)
+
+
+def test_a_reader_that_does_not_read_costs_no_time_only_the_message(channels: tuple[Channel, Channel]) -> None:
+    ours, theirs = channels
+    sent = 0
+    while ours.send({"t": "frame", "n": sent}):
+        sent += 1
+    received = 0
+    while (message := theirs.receive()) is not None:
+        assert message[0]["n"] == received
+        received += 1
+    assert sent == received > 100
+    assert theirs.receive() is None
+
+
+def test_a_closed_end_and_an_oversize_message_are_told(channels: tuple[Channel, Channel]) -> None:
+    ours, theirs = channels
+    with pytest.raises(WorkerError, match="limit 65536"):
+        ours.send({"t": "x" * MESSAGE_MAX_BYTES})
+    theirs.close()
+    with pytest.raises(ChannelClosed):
+        ours.send({"t": "frame"})
