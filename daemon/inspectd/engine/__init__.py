@@ -1,0 +1,92 @@
+"""Engines: what runs one model in its child, and the values that cross to it. Imports no runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inspectd.records import Detection, ModelFacts
+
+Triple = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """One model as its child is to run it: configuration with every `auto` but `requests` worked out."""
+
+    name: str
+    path: Path
+    task: str = "detect"
+    layout: str | None = None
+    """None: recognised from the file."""
+    classes: tuple[str, ...] | None = None
+    """None: from the file."""
+    color: Literal["rgb", "bgr"] | None = None
+    scale: float | None = None
+    """The net gets (x / scale - mean) / std, with x in 0..255; None where the file tells."""
+    mean: Triple | None = None
+    std: Triple | None = None
+    pad: int | None = None
+    device: str = "CPU"
+    threads: int = 1
+    cpus: tuple[int, ...] | None = None
+    """Set by the child (`sched_setaffinity`) before the runtime is imported; the engine does not look at it."""
+    precision: Literal["auto", "f32", "f16", "bf16"] = "auto"
+    hint: Literal["latency", "throughput"] = "throughput"
+    requests: int | None = None
+    """None: worked out from `fps_total` at warm-up."""
+    confidence: float = 0.10
+    iou: float = 0.5
+    fps_total: float = 0.0
+    """Pictures a second from all cameras that feed the model."""
+    sha256: str | None = None
+    cache_dir: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values for the channel."""
+        document = asdict(self)
+        document["path"] = str(self.path)
+        document["cache_dir"] = None if self.cache_dir is None else str(self.cache_dir)
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read what `to_json` gave, also after a trip through JSON text (lists for tuples)."""
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
+        cache_dir = values["cache_dir"]
+        values |= {"path": Path(values["path"]), "cache_dir": None if cache_dir is None else Path(cache_dir)}
+        return cls(**values)
+
+
+class Engine(Protocol):
+    """One compiled model with a fixed number of requests. Each request is used by one thread at a time."""
+
+    def open(self) -> ModelFacts:
+        """Load, compile, check, warm up, and decide the number of requests.
+
+        Raises ModelRefused (found, expected, cure) or DeviceError.
+        """
+
+    def infer(
+        self, request: int, pixels: NDArray[np.uint8], on_letterboxed: Callable[[], None]
+    ) -> tuple[Detection, ...]:
+        """Run one picture (H × W × 3 BGR, may lie in shared memory) through request `request`; blocks.
+
+        `on_letterboxed` is called when the pixels have been copied out and are not looked at again; what it raises
+        (StaleSlot) goes through, and nothing is inferred. Returns the detections best first. Raises EngineError
+        (this attempt), OutputError (this frame) or DeviceError (this child).
+        """
+
+    def cancel(self, request: int) -> None:
+        """Make the running `infer` of that request raise EngineError as soon as the runtime gives it back.
+
+        Called from another thread. Between two pictures it does nothing.
+        """
+
+    def close(self) -> None:
+        """Give the device back. No `infer` may be running."""
