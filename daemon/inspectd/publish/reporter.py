@@ -1,0 +1,221 @@
+"""Says how the station is: state, counters, heartbeat, meta, and the line for `systemctl status`.
+
+`state` and `meta` go out when they change, heartbeat every second, counters every ten.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from inspectd import __version__
+from inspectd.accounts import Accounts
+from inspectd.lane.driver import LaneDriver
+from inspectd.ledger import Ledger
+from inspectd.line import Line
+from inspectd.publish import reports
+from inspectd.publish.announcer import Announcer
+from inspectd.publish.counters import Tally
+from inspectd.publish.publisher import Publisher
+from inspectd.publish.reports import Automatic, CameraState, Meta, MetaModel, RecipeFacts, StationState, Vision
+from inspectd.publish.writer import Writer
+
+COUNTERS_PERIOD_S = 10
+COMMIT_LIMIT_S = 2.0
+"""A record that waits longer than this for the disk makes the station not ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is reported about."""
+
+    lines: Mapping[str, Line]
+    lanes: Mapping[str, LaneDriver]
+    required: frozenset[str]
+    """Models."""
+    labels: Mapping[str, Mapping[str, Mapping[str, str]]]
+    """Model → class → language → label."""
+    retired: Mapping[str, tuple[Ledger, Accounts]]
+    """Cameras that are not configured any more; their frames still count."""
+    announcer: Announcer
+    writer: Writer
+    publisher: Callable[[], Publisher]
+    recipe: RecipeFacts
+    configuration_hash: str
+    boot_id: str
+
+
+class Reporter:
+    """Reads every part; changes none."""
+
+    def __init__(self, parts: Parts, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+        self._parts, self._clock, self._wall = parts, clock, wall
+        self.serving = False
+        """False while starting and while stopping."""
+        self._beats = 0
+        self._state_key: object = None
+        self._since_wall_s = wall()
+        self._meta = b""
+
+    # What is the case
+
+    def reasons(self) -> list[str]:
+        """Why the station is not ready, a short sentence each; empty when it is."""
+        parts = self._parts
+        found = [f"camera {name}: {_trouble_of(line)}" for name, line in parts.lines.items() if not _is_fit(line)]
+        found += [
+            f"model {name}: {lane.host.trouble or 'is being loaded'}"
+            for name, lane in parts.lanes.items()
+            if lane.facts is None and name in parts.required
+        ]
+        waiting_s = parts.writer.pending_since(self._clock())
+        if parts.announcer.trouble is not None:
+            found.append(f"journal: {parts.announcer.trouble}")
+        elif waiting_s is not None and waiting_s > COMMIT_LIMIT_S:
+            found.append(f"journal: a result has waited {waiting_s:.0f} s for the disk")
+        return found
+
+    def degraded(self) -> list[str]:
+        """What is amiss and does not stop inspection."""
+        parts = self._parts
+        found = [
+            f"optional model {name}: {lane.host.trouble or 'is being loaded'}"
+            for name, lane in parts.lanes.items()
+            if lane.facts is None and name not in parts.required
+        ]
+        if not parts.publisher().connected:
+            found.append(f"broker: {parts.publisher().last_error or 'not connected yet'}")
+        return found
+
+    @property
+    def vision(self) -> Vision:
+        """State of OPC 40100-1."""
+        if not self.serving:
+            return Vision.PREOPERATIONAL
+        return Vision.ERROR if self.reasons() else Vision.OPERATIONAL
+
+    @property
+    def ready(self) -> bool:
+        """Whether a part that comes now will be inspected."""
+        return self.serving and not self.reasons()
+
+    def station_state(self) -> StationState:
+        """The state, as it is published."""
+        parts, vision = self._parts, self.vision
+        reasons, degraded = self.reasons(), self.degraded()
+        return StationState(
+            vision=vision,
+            automatic=Automatic.CONTINUOUS_EXECUTION if vision is Vision.OPERATIONAL else None,
+            ready=self.serving and not reasons,
+            degraded=bool(degraded),
+            reasons=(*reasons, *degraded),
+            simulation=any(line.spec.simulated for line in parts.lines.values()),
+            recipe=parts.recipe,
+            jobs_in_flight=sum(line.in_flight for line in parts.lines.values()),
+            jobs_max=sum(line.slots for line in parts.lines.values()),
+            since_wall_s=self._since_wall_s,
+            cameras={
+                name: CameraState("continuous", line.facts is not None, self.serving and _is_fit(line))
+                for name, line in parts.lines.items()
+            },
+        )
+
+    # What is said
+
+    def publish_changes(self) -> None:
+        """Publish state and meta if they changed (the state's number of jobs alone is no change)."""
+        state = self.station_state()
+        key = (state.vision, state.ready, state.degraded, state.reasons, tuple(state.cameras.items()))
+        if key != self._state_key:
+            self._state_key, self._since_wall_s = key, self._wall()
+            self._parts.publisher().retain("state", reports.state(self.station_state()), 1)
+        meta = self._word_meta()
+        if meta != self._meta:
+            self._meta = meta
+            self._parts.publisher().retain("meta", meta, 1)
+
+    def publish_all(self) -> None:
+        """Publish everything retained, for a publisher that is new."""
+        self._state_key, self._meta = None, b""
+        self.publish_changes()
+        self.publish_counters()
+
+    def publish_counters(self) -> None:
+        """Publish the counters of this moment."""
+        captured, in_flight = self.numbers()
+        payload = reports.counters(self._parts.announcer.counters, captured, in_flight)
+        self._parts.publisher().retain("counters", payload, 0)
+
+    def beat(self) -> None:
+        """Publish the heartbeat; every tenth time the counters as well."""
+        self._beats += 1
+        payload = reports.heartbeat(self._beats, self.vision, self._wall(), ready=self.ready)
+        self._parts.publisher().send("heartbeat", payload, 0)
+        if self._beats % COUNTERS_PERIOD_S == 1:
+            self.publish_counters()
+
+    def numbers(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Captured and in flight, by camera: from the ledgers and the accounts, not from the counters."""
+        parts = self._parts
+        captured = {name: line.captured for name, line in parts.lines.items()}
+        in_flight = {name: line.in_flight for name, line in parts.lines.items()}
+        for name, (ledger, accounts) in parts.retired.items():
+            captured[name], in_flight[name] = accounts.captured(ledger.last), 0
+        return captured, in_flight
+
+    def status_text(self) -> str:
+        """One line for an operator."""
+        parts = self._parts
+        cameras = ", ".join(self._camera_text(name, line) for name, line in parts.lines.items())
+        models = ", ".join(_lane_text(name, lane) for name, lane in parts.lanes.items())
+        unsent = parts.publisher().stats().unsent
+        trouble = "; ".join(self.reasons() + self.degraded())
+        return f"{cameras} | {models} | unsent {unsent}" + (f" | {trouble}" if trouble else "")
+
+    def _camera_text(self, name: str, line: Line) -> str:
+        tally = self._parts.announcer.counters.per_camera.get(name, Tally())
+        return (
+            f"{name} {line.rate_per_s(self._clock()):.1f}/s ok {tally.ok}, notOk {tally.not_ok}, "
+            f"notDecidable {tally.not_decidable}, undefined {tally.undefined}"
+        )
+
+    def _word_meta(self) -> bytes:
+        parts = self._parts
+        models: Sequence[MetaModel] = [
+            MetaModel(lane.facts, parts.labels[name]) for name, lane in parts.lanes.items() if lane.facts is not None
+        ]
+        return reports.meta(
+            Meta(
+                software_version=__version__,
+                openvino_version=version("openvino"),
+                python_version=platform.python_version(),
+                boot_id=parts.boot_id,
+                commands=parts.publisher().commands,
+                configuration_hash=parts.configuration_hash,
+                recipes=(parts.recipe,),
+                models=tuple(models),
+                cameras=tuple(line.facts for line in parts.lines.values() if line.facts is not None),
+            )
+        )
+
+
+def _is_fit(line: Line) -> bool:
+    """Whether the camera gives frames, or has given all that it had."""
+    return line.facts is not None and (line.has_given_a_frame or line.is_ended)
+
+
+def _trouble_of(line: Line) -> str:
+    return line.host.trouble or ("has given no frame yet" if line.facts is not None else "is being opened")
+
+
+def _lane_text(name: str, lane: LaneDriver) -> str:
+    durations_s = sorted(lane.lane.stats.durations_s)
+    if lane.facts is None:
+        return f"{name} off"
+    if len(durations_s) < 2:
+        return f"{name} {lane.facts.device}"
+    p95_s = statistics.quantiles(durations_s, n=20, method="inclusive")[-1]
+    return f"{name} {lane.facts.device} p95 {p95_s * 1000:.0f} ms"
