@@ -1,0 +1,280 @@
+"""The daemon's life: startup, serve, drain. Signals set a flag; every wait has a deadline.
+
+READY is told when every camera gives frames (or is in a reported retry) and every required model is admitted (or in a
+reported repair): then `systemctl start` returns, and STATUS says how things are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from typing import Any
+
+from inspectd import __version__
+from inspectd.app import Context, Daemon
+from inspectd.errors import UsageError
+from inspectd.health.assess import Assessor, Reading, Stage
+from inspectd.health.notify import Notifier
+from inspectd.lane.driver import LaneDriver
+from inspectd.publish.journal import Recovered
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""Heartbeat, last results, runs of skipped frames, state, STATUS."""
+CAMERA_GRACE_S = 1.0
+FRAMES_LIMIT_S = 5.0
+"""Frames that are still open at a stop get so long; then they end as 302."""
+COMMIT_LIMIT_S = 5.0
+SENDING_LIMIT_S = 2.0
+"""What is not sent at a stop is sent after the next start."""
+GOODBYE_LIMIT_S = 2.0
+MODEL_GRACE_S = 1.0
+DEADLINE_MARGIN_S = 5.0
+STORAGE_STALL_S = 10.0
+BROKER_STALL_S = 60.0
+EXIT_DONE, EXIT_OUTSIDE, EXIT_INTERNAL = 0, 69, 70
+
+
+class Lifecycle:
+    """One run of the daemon."""
+
+    def __init__(self, daemon: Daemon, context: Context, notifier: Notifier, *, exit_when_done: bool) -> None:
+        self._daemon, self._context, self._notifier = daemon, context, notifier
+        self._exit_when_done = exit_when_done
+        self._stop = asyncio.Event()
+        self._failure: str | None = None
+        self._renew = asyncio.Event()
+        self._closing = False
+        self._assessor = Assessor(_stages(daemon), daemon.clock())
+        self._stalled: list[str] = []
+
+    async def run(self) -> int:
+        """Live until a stop is asked for, the work is done, or something cannot go on. Returns the exit code."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._unforeseen)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._asked_to_stop, signal.Signals(number).name)
+        async with asyncio.TaskGroup() as group:
+            publishing = group.create_task(self._publish(), name="publisher")
+            ticking = group.create_task(self._tick(), name="ticker")
+            await self._startup()
+            await self._serve()
+            code = await self._drain()
+            ticking.cancel()
+            await publishing
+        return code
+
+    # Startup
+
+    async def _startup(self) -> None:
+        daemon = self._daemon
+        log.info("inspectd %s: %d cameras, %d models", __version__, len(daemon.lines), len(daemon.lanes))
+        daemon.announcer.on_change = self._changed
+        daemon.announcer.on_renewal = self._new_stream
+        daemon.writer.start()
+        for lane in daemon.lanes.values():
+            lane.on_change = self._changed
+            lane.start(daemon.lines)
+        for line in daemon.lines.values():
+            line.on_change = self._changed
+            line.start()
+        self._notifier.status("starting: models are loaded, cameras are opened")
+        await self._until(lambda: all(lane.is_settled for lane in daemon.lanes.values()))
+        for line in daemon.lines.values():
+            line.enable()
+        await self._until(lambda: all(line.is_settled for line in daemon.lines.values()))
+        self._check_ends()
+
+    def _check_ends(self) -> None:
+        endless = [name for name, line in self._daemon.lines.items() if line.facts and not line.facts.finite]
+        if self._exit_when_done and endless:
+            raise UsageError(f"--exit-when-done: camera {endless[0]} never ends (`loop: true`, or no `count`)")
+
+    async def _until(self, condition: Any) -> None:
+        """Wait for a condition on the parts; a stop or a failure ends the wait."""
+        while not self._stop.is_set() and not condition():
+            self._daemon.changed.clear()
+            await self._daemon.changed.wait()
+
+    # Serving
+
+    async def _serve(self) -> None:
+        daemon = self._daemon
+        daemon.reporter.serving = True
+        daemon.reporter.publish_changes()
+        self._notifier.ready()
+        self._notifier.status(daemon.reporter.status_text())
+        reasons = daemon.reporter.reasons()
+        if reasons:
+            log.warning("started, not ready: %s", "; ".join(reasons))
+        else:
+            log.info("ready")
+        if self._exit_when_done:
+            await self._until(lambda: all(line.is_ended for line in daemon.lines.values()))
+            await self._all_published()
+        else:
+            await self._stop.wait()
+
+    async def _all_published(self) -> None:
+        """Every frame has its row, and every result its acknowledgement."""
+        daemon = self._daemon
+        while not self._stop.is_set() and any(line.in_flight for line in daemon.lines.values()):
+            daemon.book.flush()
+            await asyncio.sleep(TICK_S / 10)
+        while not self._stop.is_set() and not await daemon.publisher.drained(TICK_S):
+            continue
+
+    # Draining
+
+    async def _drain(self) -> int:
+        daemon = self._daemon
+        self._closing = True
+        self._notifier.stopping()
+        log.info("stopping: %d frames in flight", sum(line.in_flight for line in daemon.lines.values()))
+        await asyncio.gather(*(line.stop(CAMERA_GRACE_S) for line in daemon.lines.values()))
+        try:
+            async with asyncio.timeout(FRAMES_LIMIT_S):
+                await asyncio.gather(*(line.drained() for line in daemon.lines.values()))
+        except TimeoutError:
+            log.warning("stopping: frames that are still open end as not inspected (302)")
+        for line in daemon.lines.values():
+            line.abandon("the daemon was stopped")
+        daemon.book.flush()
+        is_committed = await self._committed()
+        await asyncio.gather(*(lane.host.stop(MODEL_GRACE_S) for lane in daemon.lanes.values()))
+        await daemon.publisher.drained(SENDING_LIMIT_S)
+        daemon.reporter.serving = False
+        daemon.reporter.publish_changes()
+        daemon.reporter.publish_counters()
+        reason = "stop" if self._failure is None else "failure"
+        if not await daemon.publisher.close(GOODBYE_LIMIT_S, daemon.status_message(reason)):
+            log.warning("stopping: the broker did not acknowledge the goodbye; it will publish the last will")
+        is_closed = await daemon.writer.close(COMMIT_LIMIT_S, clean=is_committed)
+        for line in daemon.lines.values():
+            line.close()
+        unsent = daemon.publisher.stats().unsent
+        log.info("stopped: %d results unsent%s", unsent, " (they are sent after the next start)" if unsent else "")
+        if self._failure is not None:
+            return EXIT_INTERNAL
+        return EXIT_DONE if is_closed and is_committed else EXIT_OUTSIDE
+
+    async def _committed(self) -> bool:
+        """Wait until every frame has its row; False if the disk does not take them."""
+        deadline_s = self._daemon.clock() + COMMIT_LIMIT_S
+        while any(line.in_flight for line in self._daemon.lines.values()):
+            if self._daemon.clock() >= deadline_s:
+                log.error("stopping: the disk did not take the last records; they end as not inspected (302)")
+                return False
+            self._daemon.changed.clear()
+            try:
+                async with asyncio.timeout(TICK_S / 10):
+                    await self._daemon.changed.wait()
+            except TimeoutError:
+                continue
+        return True
+
+    # Tasks
+
+    async def _publish(self) -> None:
+        """Keep a publisher; a new one when a new stream has begun."""
+        daemon = self._daemon
+        while True:
+            daemon.publisher.retain("status", daemon.status_message("start"), 1)
+            daemon.reporter.publish_all()
+            renewal = asyncio.ensure_future(self._renew.wait())
+            running = asyncio.ensure_future(daemon.publisher.run())
+            await asyncio.wait((renewal, running), return_when=asyncio.FIRST_COMPLETED)
+            renewal.cancel()
+            if self._renew.is_set() and not self._closing:
+                self._renew.clear()
+                await daemon.publisher.close(GOODBYE_LIMIT_S, daemon.status_message("start"))
+                await running
+                daemon.publisher = daemon.make_publisher()
+                continue
+            await running
+            return
+
+    async def _tick(self) -> None:
+        daemon = self._daemon
+        period_s = min(TICK_S, (self._notifier.watchdog_s or 4 * TICK_S) / 4)
+        told_s = daemon.clock()
+        while True:
+            await asyncio.sleep(period_s)
+            self._feed_watchdog()
+            now = daemon.clock()
+            if now - told_s < TICK_S:
+                continue
+            told_s = max(told_s + TICK_S, now - TICK_S)
+            daemon.book.flush()
+            daemon.announcer.tell_last_results()
+            self._context.refresh_clock()
+            daemon.reporter.publish_changes()
+            daemon.reporter.beat()
+            if daemon.reporter.serving:
+                self._notifier.status(daemon.reporter.status_text())
+
+    def _feed_watchdog(self) -> None:
+        stalled = self._assessor.assess(self._daemon.clock())
+        if not stalled:
+            self._notifier.feed_watchdog()
+        elif stalled != self._stalled:
+            log.critical("stalled: %s", "; ".join(stalled))
+        self._stalled = stalled
+
+    # Flags
+
+    def _changed(self) -> None:
+        if self._daemon.announcer.failure is not None:
+            self._fail(f"journal: {self._daemon.announcer.failure}")
+        self._daemon.changed.set()
+
+    def _new_stream(self, recovered: Recovered) -> None:
+        del recovered  # the announcer has told; the publisher has to begin with the new stream
+        self._renew.set()
+
+    def _asked_to_stop(self, name: str) -> None:
+        log.info("%s: stopping", name)
+        self._stop.set()
+        self._daemon.changed.set()
+
+    def _fail(self, reason: str) -> None:
+        if self._failure is None:
+            log.critical("cannot go on: %s", reason)
+            self._failure = reason
+        self._stop.set()
+        self._daemon.changed.set()
+
+    def _unforeseen(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error in a callback: the daemon ends in order and is started anew, instead of going on half alive."""
+        loop.default_exception_handler(context)
+        self._fail(f"{context.get('message')}: {context.get('exception')!r}")
+
+
+def _stages(daemon: Daemon) -> list[Stage]:
+    """What must make progress: every lane, the journal, the way to the broker."""
+    longest_s = max(line.spec.deadline_s for line in daemon.lines.values())
+    stages = [
+        Stage(f"model {name}", longest_s + DEADLINE_MARGIN_S, _lane_reader(lane)) for name, lane in daemon.lanes.items()
+    ]
+
+    def journal() -> Reading:
+        waiting = daemon.writer.pending_since(daemon.clock()) is not None
+        return Reading(daemon.announcer.commits, waiting, daemon.announcer.trouble)
+
+    def broker() -> Reading:
+        stats = daemon.publisher.stats()
+        excuse = None if daemon.publisher.connected and stats.held_reason is None else "the broker is away or refuses"
+        return Reading(stats.acked_seq, stats.unsent > 0, excuse)
+
+    return [*stages, Stage("journal", STORAGE_STALL_S, journal), Stage("broker", BROKER_STALL_S, broker)]
+
+
+def _lane_reader(lane: LaneDriver) -> Any:
+    def read() -> Reading:
+        stats = lane.lane.stats
+        ended = stats.done + stats.timed_out + stats.dropped + stats.failed + stats.unavailable
+        return Reading(ended, lane.lane.waiting > 0)
+
+    return read

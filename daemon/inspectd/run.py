@@ -1,0 +1,50 @@
+"""Runs the daemon in this process: event loop, cache folder, and what an unforeseen error means."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from inspectd.app import build
+from inspectd.config.load import Loaded
+from inspectd.errors import InspectdError
+from inspectd.health.notify import Notifier
+from inspectd.lifecycle import EXIT_INTERNAL, Lifecycle
+
+log = logging.getLogger(__name__)
+
+
+def run_daemon(loaded: Loaded, environment: Mapping[str, str], *, exit_when_done: bool) -> int:
+    """Run until stopped; returns the exit code. Raises InspectdError for what the caller can mend."""
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    try:
+        return asyncio.run(_live(loaded, environment, exit_when_done=exit_when_done))
+    except BaseExceptionGroup as group:
+        own = group.subgroup(InspectdError)
+        if own is not None and len(group.exceptions) == 1 and isinstance(group.exceptions[0], InspectdError):
+            raise group.exceptions[0] from group
+        log.critical("ended by an error of its own", exc_info=group)
+        return EXIT_INTERNAL
+
+
+async def _live(loaded: Loaded, environment: Mapping[str, str], *, exit_when_done: bool) -> int:
+    daemon, context = build(loaded, _cache_dir(loaded, environment))
+    try:
+        notifier = Notifier(environment)
+        return await Lifecycle(daemon, context, notifier, exit_when_done=exit_when_done).run()
+    finally:
+        daemon.storage.lock.release()
+
+
+def _cache_dir(loaded: Loaded, environment: Mapping[str, str]) -> Path | None:
+    """Compiled models: systemd's CacheDirectory, else beside the state. None: without a cache it only takes longer."""
+    path = Path(environment["CACHE_DIRECTORY"]) if "CACHE_DIRECTORY" in environment else loaded.storage_path / "cache"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        log.warning("%s: %s; models are compiled at each start", path, error.strerror)
+        return None
+    return path

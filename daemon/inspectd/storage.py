@@ -1,0 +1,141 @@
+"""Opens what must survive and accounts for what the last run left open: lock, ledgers, journal, in this order.
+
+Every number that a ledger gave and that has no row gets one (302) in the first commit, before any camera takes a new
+number. Cameras that are not configured any more are included: their last frames count as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from inspectd.accounts import Mark, recover
+from inspectd.errors import OutsideError
+from inspectd.ledger import Ledger
+from inspectd.publish.journal import Encode, Journal, Recovered
+from inspectd.publish.retention import Limits
+from inspectd.publish.storagelock import StorageLock
+from inspectd.records import Code, LostRun
+
+log = logging.getLogger(__name__)
+
+LEDGER_WAIT_S = 5.0
+LEDGER_STEP_S = 0.02
+"""The camera children of a killed daemon are killed with it: they hold their ledgers for milliseconds more."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    """Where, and how much of it."""
+
+    path: Path
+    limits: Limits
+    kernel_boot_id: str
+    """Another one: the machine went down meanwhile."""
+    software_version: str
+
+
+@dataclass(slots=True)
+class Storage:
+    """Everything that is open, and what was found."""
+
+    lock: StorageLock
+    journal: Journal
+    recovered: Recovered
+    ledgers: dict[str, Ledger]
+    """By camera, configured or not."""
+    excluded: dict[str, int]
+    """Numbers of each camera that are outside `captured`."""
+
+    def close(self) -> None:
+        """Give the ledgers and the folder back (the journal belongs to its writer)."""
+        for ledger in self.ledgers.values():
+            ledger.close()
+        self.lock.release()
+
+
+def open_storage(
+    settings: StorageSettings,
+    cameras: Iterable[str],
+    encoder: Callable[[str], Encode],
+    reserve_ahead: Callable[[str], int],
+) -> Storage:
+    """Open everything and bring ledger and journal together.
+
+    `reserve_ahead`: how many numbers a camera may take before its next commit. Raises OutsideError (another daemon,
+    a folder that cannot be used) and StorageError.
+    """
+    with contextlib.ExitStack() as undo:
+        lock = StorageLock.acquire(settings.path)
+        undo.callback(lock.release)
+        ledgers: dict[str, Ledger] = {}
+        for camera in sorted({*cameras, *_ledger_names(settings.path)}):
+            ledgers[camera] = _open_ledger(settings.path, camera)
+            undo.callback(ledgers[camera].close)
+        journal, recovered = Journal.open(
+            settings.path / "journal",
+            kernel_boot_id=settings.kernel_boot_id,
+            now_wall_s=time.time(),
+            limits=settings.limits,
+            software_version=settings.software_version,
+            ledger_last={camera: ledger.last for camera, ledger in ledgers.items() if ledger.valid},
+        )
+        if recovered.damaged:
+            log.error("journal: %s", recovered.damaged)
+        for camera in recovered.marks.keys() - ledgers.keys():
+            ledgers[camera] = _open_ledger(settings.path, camera)
+            undo.callback(ledgers[camera].close)
+        storage = Storage(lock, journal, recovered, ledgers, {})
+        _reconcile(storage, encoder, reserve_ahead)
+        undo.pop_all()
+        return storage
+
+
+def _reconcile(storage: Storage, encoder: Callable[[str], Encode], reserve_ahead: Callable[[str], int]) -> None:
+    """Give each number without a row its row, and let the ledgers go on above."""
+    now_wall_s, recovered = time.time(), storage.recovered
+    lost: list[LostRun] = []
+    last: dict[str, int] = {}
+    for camera, ledger in storage.ledgers.items():
+        mark = recovered.marks.get(camera, Mark())
+        recovery = recover(mark, ledger.last if ledger.valid else None, exact=not recovered.other_boot)
+        reason = "the daemon ended with the frame open"
+        lost += [LostRun(camera, *span, Code.INTERRUPTED, reason, now_wall_s) for span in recovery.lost]
+        storage.excluded[camera] = mark.excluded
+        if recovery.possibly_lost is not None:
+            first, to = recovery.possibly_lost
+            reason = "the machine went down: at most these frames were lost"
+            lost.append(LostRun(camera, first, to, Code.INTERRUPTED, reason, now_wall_s, count_is_upper_bound=True))
+            storage.excluded[camera] += to - first + 1
+        last[camera] = recovery.last
+        storage.journal.reserve(camera, recovery.last + reserve_ahead(camera))
+    storage.journal.commit(lost, encoder(recovered.stream_id), now_wall_s)
+    for camera, ledger in storage.ledgers.items():
+        ledger.begin(last[camera])
+    for run in lost:
+        what = "at most so many frames lost with the machine" if run.count_is_upper_bound else "frames left open"
+        log.warning("camera %s: %s: %d (%d to %d)", run.camera, what, run.count, run.from_frame_id, run.to_frame_id)
+
+
+def _ledger_names(path: Path) -> list[str]:
+    folder = path / "ledger"
+    return [file.name for file in folder.iterdir() if file.is_file()] if folder.is_dir() else []
+
+
+def _open_ledger(path: Path, camera: str) -> Ledger:
+    """Open a ledger; wait a moment for a camera process of a daemon that was just killed. Raises OutsideError."""
+    deadline_s = time.monotonic() + LEDGER_WAIT_S
+    while True:
+        try:
+            return Ledger.open(path / "ledger" / camera)
+        except OutsideError:
+            if time.monotonic() >= deadline_s:
+                raise
+            time.sleep(LEDGER_STEP_S)
+        except OSError as error:
+            file = path / "ledger" / camera
+            raise OutsideError(f"{file}: {error.strerror}; inspectd must be able to write it") from error

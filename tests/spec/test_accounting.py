@@ -1,0 +1,509 @@
+"""The promise, as a state machine: whatever dies or comes late, every captured number ends in exactly one record.
+
+The real line, lanes, pools, slots, ledger, bookkeeper, journal state and outbox run here; only processes, disk and
+broker are played. After every step: captured = accounted + in flight, no slot is written while somebody may still read
+it, and no OK without a completed inference of the required model on that very frame.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from inspectd.accounts import recover
+from inspectd.book import Bookkeeper, Identity
+from inspectd.lane.driver import LaneDriver
+from inspectd.lane.inbox import CameraShare, WhenFull
+from inspectd.lane.lane import Lane, LanePolicy
+from inspectd.ledger import Ledger
+from inspectd.line import Line, LineSpec
+from inspectd.publish.counters import Counters
+from inspectd.publish.effects import Ack, Effect, Read, Send
+from inspectd.publish.journalstate import JournalState
+from inspectd.publish.outbox import Outbox
+from inspectd.records import (
+    Code,
+    ConfigurationId,
+    DecisionPlan,
+    Evaluation,
+    Inspection,
+    LostRun,
+    Record,
+)
+from inspectd.worker.channel import Message
+from inspectd.worker.frames import slot_bytes
+
+SLOTS = 4
+CHANNEL_ROOM = 3
+MODELS = {"defects": True, "code": False}
+IDENTITY = ConfigurationId("recipe", "1", "00")
+FACTS = {"task": "detect", "device": "CPU", "precision": "f32", "hash": "00", "classes": ["open"], "requests": 2}
+FACTS |= {"input_width_px": 64, "input_height_px": 64, "layout": "yolo", "warmup_p95_s": 0.01}
+CAMERA_FACTS = {"kind": "test", "simulated": False, "finite": False, "width_px": 64, "height_px": 64}
+
+
+class PlayedHost:
+    """A child process that does what the machine's rules say."""
+
+    def __init__(self, handler: Any) -> None:
+        self.handler = handler
+        self.alive = False
+        self.in_repair = False
+        self.trouble = ""
+        self.received: list[Message] = []
+        self.room = 1000
+
+    def start(self) -> None:
+        """The machine's rules start it."""
+
+    def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> bool:
+        del descriptors
+        return self.offer(message)
+
+    def offer(self, message: Message) -> bool:
+        if not self.alive or len(self.received) >= self.room:
+            return False
+        self.received.append(message)
+        return True
+
+    def ready(self) -> None:
+        self.in_repair = False
+
+    def kill(self, reason: str) -> None:
+        """It dies when the machine's rules say so: a kill is never at once."""
+
+    async def stop(self, grace_s: float) -> None:
+        raise AssertionError("not part of this machine")
+
+    def take(self) -> list[Message]:
+        taken, self.received = self.received, []
+        return taken
+
+
+@dataclass
+class PlayedTimer:
+    due_s: float
+    call: Callable[[], None]
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@dataclass
+class Camera:
+    """The camera child: what it holds, and what it has sent."""
+
+    pool: int = 0
+    free: list[int] = field(default_factory=list)
+    channel: list[Message] = field(default_factory=list)
+    generation: int = 0
+
+
+@dataclass
+class Disk:
+    """What survives a kill of everything: the journal's committed state and rows."""
+
+    state: JournalState
+    rows: list[Record] = field(default_factory=list)
+    payloads: dict[int, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    seq: int
+    payload: bytes
+
+
+class Main:
+    """The main process: everything in it is gone when it is killed."""
+
+    def __init__(self, disk: Disk, path: Path, clock: Callable[[], float]) -> None:
+        self.disk, self.clock = disk, clock
+        self.timers: list[PlayedTimer] = []
+        self.pending: list[Record] = []
+        self.ledger = Ledger.open(path)
+        mark = disk.state.marks["top"].mark if "top" in disk.state.marks else None
+        self.identity = Identity(IDENTITY, {"top": IDENTITY})
+        self.book = Bookkeeper(self, self.identity, clock, skipped_as_results=False)
+        if mark is not None:
+            recovery = recover(mark, self.ledger.last, exact=True)
+            for first, last in recovery.lost:
+                self.pending.append(LostRun("top", first, last, Code.INTERRUPTED, "found at start", 0.0))
+            self.commit()
+            self.ledger.begin(recovery.last)
+        else:
+            self.ledger.begin(0)
+        self.hosts: dict[str, PlayedHost] = {}
+        self.drivers = {name: self._driver(name) for name in MODELS}
+        plan = DecisionPlan(tuple(MODELS.items()), (), Evaluation.NOT_OK)
+        spec = LineSpec("top", {}, simulated=False, lossless=False, deadline_s=1.0, plan=plan)
+        self.line = Line(
+            spec, self.ledger, 0, self.drivers, self.book, lambda: SLOTS, self._host("top"), self.later, clock
+        )
+        self.book.expect("top", self.ledger.last, 10.0)
+        for driver in self.drivers.values():
+            driver.start({"top": self.line})
+        self.line.enable()
+        last_seq = disk.state.next_seq - 1
+        self.outbox = Outbox("result", acked_seq=disk.state.acked_seq, last_seq=last_seq)
+        self.reads: list[Read] = []
+        self.sends: list[Send] = []
+
+    def _host(self, name: str) -> Callable[[Any], PlayedHost]:
+        def make(handler: Any) -> PlayedHost:
+            self.hosts[name] = PlayedHost(handler)
+            return self.hosts[name]
+
+        return make
+
+    def _driver(self, name: str) -> LaneDriver:
+        shares = {"top": CameraShare(2)}
+        lane = Lane(LanePolicy(name, 0.1, 0.3, 1, WhenFull.DROP_OLDEST, shares))
+        return LaneDriver(lane, "detect", {}, self._host(name), self.later, self.clock)
+
+    def later(self, delay_s: float, call: Callable[[], None]) -> PlayedTimer:
+        timer = PlayedTimer(self.clock() + delay_s, call)
+        self.timers.append(timer)
+        return timer
+
+    def fire(self) -> None:
+        due = [timer for timer in self.timers if timer.due_s <= self.clock() + 1e-9]
+        self.timers = [timer for timer in self.timers if timer not in due]
+        for timer in due:
+            if not timer.cancelled:
+                timer.call()
+
+    def submit(self, record: Record, *, urgent: bool = False) -> None:
+        del urgent
+        self.pending.append(record)
+
+    def reserve(self, camera: str, to: int) -> None:
+        self.disk.state = self.disk.state.reserving(camera, to)
+
+    def commit(self) -> list[Row]:
+        """One transaction: rows, counters and marks together. A number that has its row already raises Overlap."""
+        records, self.pending = self.pending, []
+        rows: list[Row] = []
+        for record in records:
+            if isinstance(record, Inspection):
+                row = Row(self.disk.state.next_seq, record.result_id)
+                self.disk.payloads[row.seq] = row.payload
+                rows.append(row)
+            self.disk.state = self.disk.state.with_record(record)
+            self.disk.rows.append(record)
+        return rows
+
+    def act(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.sends.append(effect)
+            elif isinstance(effect, Read):
+                self.reads.append(effect)
+            elif isinstance(effect, Ack):
+                self.disk.state = _acked(self.disk.state, effect.seq)
+
+    def close(self) -> None:
+        self.line.close()
+
+
+def _acked(state: JournalState, seq: int) -> JournalState:
+    return JournalState(
+        **{name: getattr(state, name) for name in JournalState.__slots__ if name != "acked_seq"}, acked_seq=seq
+    )
+
+
+class AccountingMachine(RuleBasedStateMachine):
+    """Kills, delays and overloads in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "top"
+        self.now = 0.0
+        self.disk = Disk(JournalState("stream", 1, 0, Counters(0.0), "boot", clean=False, software_version="0"))
+        self.memory: dict[tuple[int, int], int] = {}
+        self.inferred: dict[str, set[int]] = {name: set() for name in MODELS}
+        self.reading: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in MODELS}
+        self.stuck: list[tuple[int, int]] = []
+        self.delivered: list[bytes] = []
+        self.camera: Camera | None = None
+        self.stuck_handlers: list[str] = []
+        self._start_main()
+        self.the_camera_child_starts()
+        for model in MODELS:
+            self.a_model_child_is_admitted(model)
+
+    def _start_main(self) -> None:
+        self.memory.clear()
+        self.main = Main(self.disk, self.path, lambda: self.now)
+
+    def teardown(self) -> None:
+        """At the end everything is delivered; then everything dies, one more main starts, and nothing is missing."""
+        self.the_journal_commits(flush=True)
+        self._deliver_all()
+        self.main_is_killed()
+        self.main.commit()
+        assert self.main.line.in_flight == 0
+        covered = itertools.chain.from_iterable(_numbers(record) for record in self.disk.rows)
+        assert sorted(covered) == list(range(1, self.main.ledger.last + 1))
+        self._deliver_all()
+        self.main.close()
+        self.folder.cleanup()
+
+    def _deliver_all(self) -> None:
+        self.the_broker_comes_or_goes(connected=True)
+        while self.main.reads or self.main.sends:
+            self.the_journal_is_read()
+            if self.main.sends:
+                self.the_broker_acknowledges(0)
+        assert sorted(set(self.delivered)) == sorted(self.disk.payloads.values())
+        assert self.disk.state.acked_seq == len(self.disk.payloads)
+
+    # The camera child
+
+    @precondition(lambda self: self.camera is None)
+    @rule()
+    def the_camera_child_starts(self) -> None:
+        host = self.main.hosts["top"]
+        host.alive, host.room = True, CHANNEL_ROOM
+        self.camera = Camera()
+        self.main.line.on_hello()
+        opened = {"t": "opened", "facts": {"camera": "top", **CAMERA_FACTS}, "bytes": slot_bytes(4, 4)}
+        self.main.line.on_message(opened)
+        self._camera_reads()
+
+    def _camera_reads(self) -> None:
+        assert self.camera is not None
+        for message in self.main.hosts["top"].take():
+            if message["t"] == "pool":
+                self.camera.pool, self.camera.free = message["spec"]["pool"], list(message["free"])
+            elif message["t"] == "free" and message["p"] == self.camera.pool:
+                self.camera.free += message["slots"]
+
+    @precondition(lambda self: self.camera is not None)
+    @rule(good=st.integers(0, 9), main_is_quick=st.integers(0, 3))
+    def the_camera_grabs(self, good: int, main_is_quick: int) -> None:
+        """A full channel loses the announcement, never the number."""
+        camera = self.camera
+        assert camera is not None
+        self._camera_reads()
+        number = self.main.ledger.take()
+        message: Message = {"t": "lost", "n": number, "code": 405, "reason": "bad", "at": self.now, "wall": 0.0}
+        message["name"] = ""
+        if good and not camera.free:
+            message["code"] = int(Code.NO_FREE_SLOT)
+        elif good:
+            slot = camera.free.pop()
+            camera.generation += 1
+            self.memory[camera.pool, slot] = number
+            message = {"t": "frame", "n": number, "p": camera.pool, "s": slot, "g": camera.generation}
+            message |= {"w": 4, "h": 4, "at": self.now, "wall": 0.0, "acq": 0.0, "name": ""}
+        if len(camera.channel) < CHANNEL_ROOM:
+            camera.channel.append(message)
+        elif message["t"] == "frame":
+            camera.free.append(message["s"])
+        if main_is_quick:
+            self.main_reads_the_camera()
+
+    @precondition(lambda self: self.camera is not None and self.camera.channel)
+    @rule()
+    def main_reads_the_camera(self) -> None:
+        assert self.camera is not None
+        messages, self.camera.channel = self.camera.channel, []
+        for message in messages:
+            self.main.line.on_message(message)
+        self._models_read()
+
+    @precondition(lambda self: self.camera is not None)
+    @rule(reaped=st.booleans(), takes_a_last_number=st.booleans())
+    def the_camera_child_dies(self, reaped: bool, takes_a_last_number: bool) -> None:
+        """Killed between the ledger and the announcement, or stuck in the kernel."""
+        if takes_a_last_number:
+            self.main.ledger.take()
+        self.main_reads_the_camera()
+        assert self.camera is not None
+        host = self.main.hosts["top"]
+        host.alive = False
+        host.take()
+        if not reaped:
+            self.stuck += [(self.camera.pool, slot) for slot in self.camera.free]
+            self.stuck_handlers.append("top")
+        self.camera = None
+        self.main.line.on_gone("was ended by SIGKILL", reaped=reaped)
+
+    @precondition(lambda self: "top" in self.stuck_handlers)
+    @rule()
+    def the_stuck_camera_child_ends(self) -> None:
+        self.stuck_handlers.remove("top")
+        if "top" not in self.stuck_handlers:
+            self.stuck = []
+            self.main.line.on_reaped()
+
+    # The model children
+
+    @rule(model=st.sampled_from(sorted(MODELS)))
+    def a_model_child_is_admitted(self, model: str) -> None:
+        host, driver = self.main.hosts[model], self.main.drivers[model]
+        if host.alive:
+            return
+        host.alive = True
+        driver.on_hello()
+        driver.on_message({"t": "admitted", "facts": {"model": model, **FACTS}})
+        self._models_read()
+
+    def _models_read(self) -> None:
+        for model in MODELS:
+            for message in self.main.hosts[model].take():
+                if message["t"] == "infer":
+                    self.reading[model][message["a"]] = message["f"]
+
+    @rule(
+        model=st.sampled_from(sorted(MODELS)),
+        which=st.integers(0, 5),
+        word=st.sampled_from("done failed output".split()),
+    )
+    def a_model_child_answers(self, model: str, which: int, word: str) -> None:
+        self._models_read()
+        reading = self.reading[model]
+        alive = sorted(attempt for attempt in reading if attempt > 0)
+        if not alive:
+            return
+        attempt = alive[which % len(alive)]
+        frame = reading.pop(attempt)
+        message: Message = {"t": "answer", "a": attempt, "n": frame["frame_id"], "g": frame["generation"], "k": word}
+        if word == "done":
+            self.inferred[model].add(frame["frame_id"])
+            message |= {"d": [], "s": 0.01}
+        self.main.drivers[model].on_message({**message, "why": "played"})
+        self._models_read()
+
+    @rule(model=st.sampled_from(sorted(MODELS)), reaped=st.booleans(), hopeless=st.booleans())
+    def a_model_child_dies(self, model: str, reaped: bool, hopeless: bool) -> None:
+        self._models_read()
+        host = self.main.hosts[model]
+        if not host.alive:
+            return
+        host.alive, host.in_repair = False, hopeless
+        host.take()
+        if reaped:
+            self.reading[model].clear()
+        else:
+            self.stuck_handlers.append(model)
+        self.main.drivers[model].on_gone("was ended by SIGSEGV", reaped=reaped)
+        if not reaped:
+            self.reading[model] = {-attempt: frame for attempt, frame in self.reading[model].items()}
+
+    @precondition(lambda self: any(name in self.stuck_handlers for name in MODELS))
+    @rule()
+    def the_stuck_model_children_end(self) -> None:
+        for model in MODELS:
+            if model in self.stuck_handlers:
+                self.stuck_handlers = [name for name in self.stuck_handlers if name != model]
+                self.reading[model] = {a: f for a, f in self.reading[model].items() if a > 0}
+                self.main.drivers[model].on_reaped()
+
+    # Time, disk and broker
+
+    @rule(seconds=st.sampled_from([0.02, 0.11, 0.35, 1.1]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        for _ in range(3):
+            self.main.fire()
+        self._models_read()
+
+    @rule(flush=st.booleans())
+    def the_journal_commits(self, flush: bool) -> None:
+        if flush:
+            self.main.book.flush()
+        frames = sum(len(_numbers(record)) for record in self.main.pending)
+        pending = self.main.pending[:]
+        rows = self.main.commit()
+        for record in pending:
+            if isinstance(record, Inspection) and record.frame is not None:
+                assert {run.model for run in record.runs} == set(MODELS), "a frame was closed before all had answered"
+        self.main.line.accounts.committed(frames)
+        if flush:
+            unseen = self.main.ledger.last - self.main.line.accounts.seen
+            waiting = unseen + len(self.main.line.accounts.open_numbers)
+            assert self.main.line.in_flight == waiting, "a number was handed over and has no record"
+        self.main.act(self.main.outbox.committed(rows, self.now))
+
+    @precondition(lambda self: self.main.reads)
+    @rule()
+    def the_journal_is_read(self) -> None:
+        for read in self.main.reads[:]:
+            self.main.reads.remove(read)
+            seqs = [seq for seq in range(read.from_seq, read.to_seq + 1) if seq in self.disk.payloads][: read.limit]
+            rows = [Row(seq, self.disk.payloads[seq]) for seq in seqs]
+            self.main.act(self.main.outbox.loaded(read, rows, self.now))
+
+    @rule(connected=st.booleans())
+    def the_broker_comes_or_goes(self, connected: bool) -> None:
+        if connected == self.main.outbox.connected_now:
+            return
+        self.main.sends.clear()
+        if connected:
+            self.main.act(self.main.outbox.connected(self.now))
+        else:
+            self.main.act(self.main.outbox.disconnected())
+
+    @precondition(lambda self: self.main.sends)
+    @rule(which=st.integers(0, 9))
+    def the_broker_acknowledges(self, which: int) -> None:
+        send = self.main.sends.pop(which % len(self.main.sends))
+        self.delivered.append(send.payload)
+        self.main.act(self.main.outbox.puback(send.token, 0, self.now))
+
+    @rule()
+    def main_is_killed(self) -> None:
+        """With everything that it had not committed; its children die with it."""
+        self.main.close()
+        self.camera = None
+        self.stuck, self.stuck_handlers = [], []
+        for reading in self.reading.values():
+            reading.clear()
+        self._start_main()
+
+    # What holds after every step
+
+    @invariant()
+    def captured_is_accounted_plus_in_flight(self) -> None:
+        marks = self.disk.state.marks.get("top")
+        captured = self.main.ledger.last - (marks.excluded if marks else 0)
+        assert captured == self.disk.state.counters.accounted + self.main.line.in_flight
+
+    @invariant()
+    def what_somebody_reads_is_not_the_cameras(self) -> None:
+        """Attempts that were given up still read; a slot is free only when they have answered or were reaped."""
+        free = {(self.camera.pool, slot) for slot in self.camera.free} if self.camera else set()
+        for reading in self.reading.values():
+            for frame in reading.values():
+                place = frame["pool"], frame["slot"]
+                assert self.memory[place] == frame["frame_id"]
+                assert place not in free
+        assert not free.intersection(self.stuck), "a stuck camera process may still write there"
+
+    @invariant()
+    def no_ok_without_a_completed_inference(self) -> None:
+        for record in (*self.disk.rows, *self.main.pending):
+            if isinstance(record, Inspection) and record.decision.evaluation is Evaluation.OK:
+                assert record.frame_id in self.inferred["defects"]
+
+
+def _numbers(record: Record) -> range:
+    if isinstance(record, LostRun):
+        return range(record.from_frame_id, record.to_frame_id + 1)
+    return range(record.frame_id, record.frame_id + 1)
+
+
+TestAccounting = AccountingMachine.TestCase
+TestAccounting.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
