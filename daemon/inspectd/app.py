@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ from inspectd.storage import Storage, StorageSettings, open_storage
 from inspectd.worker.host import Handler, Host, Limits
 
 CAMERA_BACKOFF = Backoff(first_s=0.2, limit_s=10.0)
-CAMERA_LIMITS = Limits(ready_s=60.0, stall_s=10.0)
-"""A source answers every 0.1 s; one that does not for 10 s hangs in native code."""
+CAMERA_LIMITS = Limits(ready_s=60.0, stall_s=5.0)
+"""A source answers every 0.1 s; one that does not for 5 s hangs in native code."""
 MODEL_FIRST_BACKOFF_S = 0.2
 LOSSLESS_FPS = 100.0
 """Rate of a source that waits for slots, for what is reserved ahead; a faster one reserves more often."""
@@ -69,8 +70,6 @@ class Daemon:
     boot_id: str
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Something that is reported, or waited for, has changed."""
 
     def status_message(self, reason: Any) -> bytes:
         """Word the status topic's message."""
@@ -307,8 +306,12 @@ def _source(camera: Camera) -> dict[str, Any]:
 
 def _identity(configuration: Configuration) -> tuple[RecipeFacts, Identity]:
     """The recipe is rules and models, their files included; the configuration is the station and its cameras."""
-    files = "".join(hashes_of(model.path)[-1] for model in configuration.models.values())
-    recipe_hash = hashlib.sha256((digest(configuration, "models", "decision") + files).encode()).hexdigest()
+    models = {
+        name: {**model.model_dump(mode="json", exclude={"path"}), "files": hashes_of(model.path)[-1]}
+        for name, model in configuration.models.items()
+    }
+    recipe_text = digest(configuration, "decision") + json.dumps(models, sort_keys=True)
+    recipe_hash = hashlib.sha256(recipe_text.encode()).hexdigest()
     recipe = ConfigurationId("default", __version__, recipe_hash)
     settings_hash = digest(configuration, "station", "cameras")
     settings = ConfigurationId(configuration.station.id, __version__, settings_hash)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 from typing import Any
 
 from inspectd import __version__
 from inspectd.app import Context, Daemon
-from inspectd.errors import UsageError
 from inspectd.health.assess import Assessor, Reading, Stage
 from inspectd.health.notify import Notifier
 from inspectd.lane.driver import LaneDriver
@@ -44,6 +44,8 @@ class Lifecycle:
         self._daemon, self._context, self._notifier = daemon, context, notifier
         self._exit_when_done = exit_when_done
         self._stop = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Something that is waited for may be the case now."""
         self._failure: str | None = None
         self._renew = asyncio.Event()
         self._closing = False
@@ -71,36 +73,33 @@ class Lifecycle:
     async def _startup(self) -> None:
         daemon = self._daemon
         log.info("inspectd %s: %d cameras, %d models", __version__, len(daemon.lines), len(daemon.lanes))
-        daemon.announcer.on_change = self._changed
+        daemon.announcer.on_change = self._part_changed
+        daemon.announcer.on_progress = self._changed.set
         daemon.announcer.on_renewal = self._new_stream
         daemon.writer.start()
         for lane in daemon.lanes.values():
-            lane.on_change = self._changed
+            lane.on_change = self._part_changed
             lane.start(daemon.lines)
         for line in daemon.lines.values():
-            line.on_change = self._changed
+            line.on_change = self._part_changed
             line.start()
         self._notifier.status("starting: models are loaded, cameras are opened")
         await self._until(lambda: all(lane.is_settled for lane in daemon.lanes.values()))
         for line in daemon.lines.values():
             line.enable()
         await self._until(lambda: all(line.is_settled for line in daemon.lines.values()))
-        self._check_ends()
 
-    def _check_ends(self) -> None:
-        endless = [name for name, line in self._daemon.lines.items() if line.facts and not line.facts.finite]
-        if self._exit_when_done and endless:
-            raise UsageError(f"--exit-when-done: camera {endless[0]} never ends (`loop: true`, or no `count`)")
-
-    async def _until(self, condition: Any) -> None:
+    async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition on the parts; a stop or a failure ends the wait."""
         while not self._stop.is_set() and not condition():
-            self._daemon.changed.clear()
-            await self._daemon.changed.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     # Serving
 
     async def _serve(self) -> None:
+        if self._stop.is_set():
+            return
         daemon = self._daemon
         daemon.reporter.serving = True
         daemon.reporter.publish_changes()
@@ -113,18 +112,14 @@ class Lifecycle:
             log.info("ready")
         if self._exit_when_done:
             await self._until(lambda: all(line.is_ended for line in daemon.lines.values()))
-            await self._all_published()
+            await self._until(self._is_all_committed)
+            while not self._stop.is_set() and not await daemon.publisher.drained(TICK_S):
+                continue
         else:
             await self._stop.wait()
 
-    async def _all_published(self) -> None:
-        """Every frame has its row, and every result its acknowledgement."""
-        daemon = self._daemon
-        while not self._stop.is_set() and any(line.in_flight for line in daemon.lines.values()):
-            daemon.book.flush()
-            await asyncio.sleep(TICK_S / 10)
-        while not self._stop.is_set() and not await daemon.publisher.drained(TICK_S):
-            continue
+    def _is_all_committed(self) -> bool:
+        return not any(line.in_flight for line in self._daemon.lines.values())
 
     # Draining
 
@@ -162,17 +157,14 @@ class Lifecycle:
 
     async def _committed(self) -> bool:
         """Wait until every frame has its row; False if the disk does not take them."""
-        deadline_s = self._daemon.clock() + COMMIT_LIMIT_S
-        while any(line.in_flight for line in self._daemon.lines.values()):
-            if self._daemon.clock() >= deadline_s:
-                log.error("stopping: the disk did not take the last records; they end as not inspected (302)")
-                return False
-            self._daemon.changed.clear()
-            try:
-                async with asyncio.timeout(TICK_S / 10):
-                    await self._daemon.changed.wait()
-            except TimeoutError:
-                continue
+        try:
+            async with asyncio.timeout(COMMIT_LIMIT_S):
+                while not self._is_all_committed():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            log.error("stopping: the disk did not take the last records; they end as not inspected (302)")
+            return False
         return True
 
     # Tasks
@@ -225,10 +217,12 @@ class Lifecycle:
 
     # Flags
 
-    def _changed(self) -> None:
+    def _part_changed(self) -> None:
+        """A camera, a model or the journal: tell the world at once."""
         if self._daemon.announcer.failure is not None:
             self._fail(f"journal: {self._daemon.announcer.failure}")
-        self._daemon.changed.set()
+        self._daemon.reporter.publish_changes()
+        self._changed.set()
 
     def _new_stream(self, recovered: Recovered) -> None:
         del recovered  # the announcer has told; the publisher has to begin with the new stream
@@ -237,14 +231,14 @@ class Lifecycle:
     def _asked_to_stop(self, name: str) -> None:
         log.info("%s: stopping", name)
         self._stop.set()
-        self._daemon.changed.set()
+        self._changed.set()
 
     def _fail(self, reason: str) -> None:
         if self._failure is None:
             log.critical("cannot go on: %s", reason)
             self._failure = reason
         self._stop.set()
-        self._daemon.changed.set()
+        self._changed.set()
 
     def _unforeseen(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """An error in a callback: the daemon ends in order and is started anew, instead of going on half alive."""

@@ -174,11 +174,10 @@ class Line:
             self._close(frame_id, Interrupted(Code.INTERRUPTED, reason))
 
     def close(self) -> None:
-        """Give back ledger and memory."""
+        """Give the memory back (the ledger belongs to the storage)."""
         if self._free_timer is not None:
             self._free_timer.cancel()
         self._pools.close()
-        self.ledger.close()
 
     # State, for whoever reports it
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from inspectd.app import build
 from inspectd.config.load import Loaded
-from inspectd.errors import InspectdError
+from inspectd.errors import InspectdError, UsageError
 from inspectd.health.notify import Notifier
 from inspectd.lifecycle import EXIT_INTERNAL, Lifecycle
 
@@ -20,11 +20,15 @@ def run_daemon(loaded: Loaded, environment: Mapping[str, str], *, exit_when_done
     """Run until stopped; returns the exit code. Raises InspectdError for what the caller can mend."""
     for warning in loaded.warnings:
         log.warning("%s", warning)
+    endless = [name for name, camera in loaded.configuration.cameras.items() if not camera.source.is_finite]
+    if exit_when_done and endless:
+        raise UsageError(
+            f"--exit-when-done: camera {endless[0]} never ends (files: `loop: true`; simulator: no `count`)"
+        )
     try:
         return asyncio.run(_live(loaded, environment, exit_when_done=exit_when_done))
     except BaseExceptionGroup as group:
-        own = group.subgroup(InspectdError)
-        if own is not None and len(group.exceptions) == 1 and isinstance(group.exceptions[0], InspectdError):
+        if len(group.exceptions) == 1 and isinstance(group.exceptions[0], InspectdError):
             raise group.exceptions[0] from group
         log.critical("ended by an error of its own", exc_info=group)
         return EXIT_INTERNAL
@@ -36,7 +40,7 @@ async def _live(loaded: Loaded, environment: Mapping[str, str], *, exit_when_don
         notifier = Notifier(environment)
         return await Lifecycle(daemon, context, notifier, exit_when_done=exit_when_done).run()
     finally:
-        daemon.storage.lock.release()
+        daemon.storage.close()
 
 
 def _cache_dir(loaded: Loaded, environment: Mapping[str, str]) -> Path | None:

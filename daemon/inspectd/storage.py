@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inspectd.accounts import Mark, recover
@@ -102,7 +102,11 @@ def _reconcile(storage: Storage, encoder: Callable[[str], Encode], reserve_ahead
     last: dict[str, int] = {}
     for camera, ledger in storage.ledgers.items():
         mark = recovered.marks.get(camera, Mark())
-        recovery = recover(mark, ledger.last if ledger.valid else None, exact=not recovered.other_boot)
+        is_exact = not recovered.other_boot and recovered.damaged is None
+        if recovered.damaged is not None:
+            # What was reserved is lost with the journal, and a page that went through a power cut may be older.
+            mark = replace(mark, reserved_to=mark.highest + reserve_ahead(camera))
+        recovery = recover(mark, ledger.last if ledger.valid else None, exact=is_exact)
         reason = "the daemon ended with the frame open"
         lost += [LostRun(camera, *span, Code.INTERRUPTED, reason, now_wall_s) for span in recovery.lost]
         storage.excluded[camera] = mark.excluded

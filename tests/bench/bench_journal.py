@@ -1,4 +1,4 @@
-"""What the journal costs: bytes written per result, commit times, results per second, opening and checking. Prints them.
+"""What the journal costs: bytes written per result, commit times, results per second, opening and checking.
 
 `PYTHONPATH=daemon:. python tests/bench/bench_journal.py [--seconds 30] [--rate 120] [--folder DIR]`
 """
@@ -175,7 +175,7 @@ def large_file(folder: Path, mega_bytes: int) -> None:
     file.compact(0, Evaluation.OK)
     compacted_s = time.monotonic() - begun_s
     print(
-        f"file of {mega_bytes} MB, {number} results: checked in {checked_s:.2f} s, OK ones removed in {compacted_s:.2f} s"
+        f"file of {mega_bytes} MB, {number} rows: checked in {checked_s:.2f} s, OK ones removed in {compacted_s:.2f} s"
     )
 
 

@@ -81,6 +81,7 @@ class PlayedHost:
         """It dies when the machine's rules say so: a kill is never at once."""
 
     async def stop(self, grace_s: float) -> None:
+        del grace_s
         raise AssertionError("not part of this machine")
 
     def take(self) -> list[Message]:
@@ -213,6 +214,7 @@ class Main:
 
     def close(self) -> None:
         self.line.close()
+        self.ledger.close()
 
 
 def _acked(state: JournalState, seq: int) -> JournalState:
@@ -369,7 +371,7 @@ class AccountingMachine(RuleBasedStateMachine):
     @rule(
         model=st.sampled_from(sorted(MODELS)),
         which=st.integers(0, 5),
-        word=st.sampled_from("done failed output".split()),
+        word=st.sampled_from(["done", "failed", "output"]),
     )
     def a_model_child_answers(self, model: str, which: int, word: str) -> None:
         self._models_read()

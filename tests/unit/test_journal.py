@@ -193,7 +193,7 @@ def test_a_full_disk_gives_up_one_step_at_a_time_and_never_what_is_not_ok(tmp_pa
 
 
 def test_the_steps_of_retention_come_in_the_contracts_order() -> None:
-    """Too old and delivered; then, above the limit: delivered, partly delivered, unsent OK, the newest's, the oldest."""
+    """Too old and delivered; above the limit: delivered, partly delivered, unsent OK, the newest's, the oldest."""
     day = 86_400.0
     limits = Limits(max_bytes=1000, keep_days=30)
     old, young = FileFacts(1, 1, 10, 0.0, day, 400), FileFacts(2, 11, 20, day, 40 * day, 400)

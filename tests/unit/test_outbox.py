@@ -293,6 +293,16 @@ def test_a_verdict_goes_with_what_is_left_of_its_expiry() -> None:
     assert (first.expiry_s, again.expiry_s) == (9, 2)
 
 
+def test_verdicts_go_again_in_their_order_after_a_break() -> None:
+    box = outbox()
+    box.connected(0.0)
+    for text in (b"1", b"2", b"3"):
+        box.verdict(verdict(9.0, text), 0.0)
+    box.disconnected()
+    box.verdict(verdict(9.0, b"4"), 0.0)
+    assert [send.payload for send in sent(box.connected(1.0))] == [b"1", b"2", b"3", b"4"]
+
+
 def test_a_verdict_whose_time_is_over_is_never_sent_and_is_counted() -> None:
     box = outbox()
     box.verdict(verdict(2.0), 0.0)
@@ -390,9 +400,32 @@ def test_a_replay_waits_for_live_results() -> None:
 
 def test_a_full_replay_queue_refuses() -> None:
     box = outbox()
-    for ref in range(REPLAY_MESSAGES):
-        assert box.replay(Message("base/replay/mes", b"", ref=ref), 0.0) == []
+    box.connected(0.0, window=1)
+    for ref in range(REPLAY_MESSAGES + 1):
+        box.replay(Message("base/replay/mes", b"", ref=ref), 0.0)
     assert box.replay(Message("base/replay/mes", b"", ref=999), 0.0) == [Settled(999, None)]
+
+
+def test_a_replay_ends_with_its_connection() -> None:
+    """One that made the broker hang up would be sent for ever; whoever asked hears of it and asks again."""
+    box = outbox()
+    box.connected(0.0, window=1)
+    for ref in (1, 2):
+        box.replay(Message("base/replay/mes", b"", ref=ref), 0.0)
+    assert box.disconnected(by_broker=True) == [Settled(1, None), Settled(2, None)]
+    assert box.connected(1.0) == []
+    box.disconnected()
+    assert box.replay(Message("base/replay/mes", b"", ref=3), 0.0) == [Settled(3, None)]
+
+
+def test_no_result_is_put_aside_for_what_another_message_did() -> None:
+    """A state too large for a 3.1.1 broker breaks every connection; the results in flight beside it are innocent."""
+    box = outbox()
+    box.committed(rows(1, 3), 0.0)
+    box.retain(Message("base/meta", b"large", retain=True), 0.0)
+    for _ in range(3 * DEADLY_BREAKS):
+        box.connected(0.0)
+        assert box.disconnected(by_broker=True) == []
 
 
 def test_whoever_asks_hears_what_became_of_a_message() -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_a_picture_comes_out_of_its_slot_as_it_went_in(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("change", [{"frame_id": 8}, {"generation": 6}, {"slot": 3}, {"slot": 9}, {"width_px": 4000}])
-def test_a_slot_that_is_not_this_frames_is_never_read(pool: Pool, change: dict[str, int]) -> None:
+def test_a_slot_that_is_not_this_frames_is_never_read(pool: Pool, change: dict[str, Any]) -> None:
     """A stale picture must end as Failed, never as Done."""
     pool.write(2, 7, 5, np.zeros((30, 40, 3), np.uint8))
     with pytest.raises(StaleSlot):

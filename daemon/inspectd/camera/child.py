@@ -52,12 +52,10 @@ class _Loop:
     def run(self) -> None:
         while not self._stop:
             if self._pool is None or self._ended or (self._lossless and not self._free):
-                self._progress[Word.WAITING] = 1
                 self._channel.wait(TURN_S)
             else:
-                self._progress[Word.WAITING] = 0
                 self._turn(self._source.grab(self._ledger.last + 1, TURN_S))
-                self._progress.count(Word.TURNS)
+            self._progress.count(Word.TURNS)
             self._read_messages()
 
     def _turn(self, grab: Picture | Unreadable | Nothing | Ended) -> None:

@@ -104,6 +104,11 @@ class FilesSource(Part):
     loop: bool = False
     pace: Literal["fps", "lossless"] = "fps"
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether it is used up at some time."""
+        return not self.loop
+
 
 class SimulatorSource(Part):
     """A drawn production line of circuit boards."""
@@ -115,6 +120,11 @@ class SimulatorSource(Part):
     pace: Literal["fps", "lossless"] = "fps"
     count: Annotated[int, Field(ge=1)] | None = None
     """How many pictures; without it the line never ends."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it is used up at some time."""
+        return self.count is not None
 
 
 Source = Annotated[FilesSource | SimulatorSource, Field(discriminator="kind")]

@@ -25,8 +25,8 @@ TURN_S = 1.0
 NICE = 5
 """Main and the cameras go first on a busy host."""
 EXIT_INTERNAL = 70
-_ANSWER_OF = ((DeviceError, "device"), (OutputError, "output"), (StaleSlot, "stale"), (EngineError, "failed"))
-"""Error class to the word main reads; the first that fits."""
+_WORD_OF = ((DeviceError, "device"), (OutputError, "output"), (StaleSlot, "stale"))
+"""Error class to the word that main reads; any other EngineError is `failed`."""
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class _Loop:
         try:
             detections = self._infer(request, attempt, frame)
         except EngineError as error:
-            word = next(word for kind, word in _ANSWER_OF if isinstance(error, kind))
+            word = next((word for kind, word in _WORD_OF if isinstance(error, kind)), "failed")
             answer |= {"k": word, "why": str(error)}
         else:
             answer |= {"k": "done", "d": [_row(detection) for detection in detections]}

@@ -1,4 +1,4 @@
-"""Whether the wall clock is synchronised, as the kernel knows it (adjtimex(2)): true for ntp, chrony, timesyncd and ptp."""
+"""Whether the wall clock is synchronised, as the kernel knows it (adjtimex(2)), whoever keeps it: ntp, chrony, ptp."""
 
 from __future__ import annotations
 

@@ -13,9 +13,7 @@ class Word(IntEnum):
     """Which counter of a child's page is which. Each is written by the thread that does the work."""
 
     TURNS = 0
-    """Camera: how often the source has answered. Model: inferences that have ended."""
-    WAITING = 1
-    """1 while the child has nothing to do: a finite source is used up, or waits for a slot."""
+    """Camera: how often its only thread came round; a source that hangs stops it. Model: inferences that have ended."""
 
 
 class ProgressPage:

@@ -154,7 +154,9 @@ class LaneDriver:
         self.on_change()
 
     def _answer(self, message: Message) -> None:
-        word = message["k"]
+        word, frame = message["k"], self.lane.frame_of(message["a"])
+        if frame is not None and (message["n"], message["g"]) != (frame.frame_id, frame.generation):
+            word, message["why"] = "stale", f"answer for frame {message['n']}, asked was {frame.frame_id}"
         outcome = self._done(message) if word == "done" else self._failed(word, message["why"])
         self._act(self.lane.answer(message["a"], outcome, self._clock(), again=word not in _FINAL))
         if word == "device":

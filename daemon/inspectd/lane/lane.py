@@ -128,6 +128,11 @@ class Lane:
         """Requests of the child; 0 without one."""
         return self._requests
 
+    def frame_of(self, attempt: int) -> Frame | None:
+        """The frame of an attempt that has not been answered yet."""
+        found = self._running.get(attempt) or self._lost.get(attempt)
+        return None if found is None else found.job.frame
+
     def offer(self, frame: Frame, deadline_s: float, now: float) -> list[Action]:
         """A camera gives a frame."""
         self.stats.submitted += 1

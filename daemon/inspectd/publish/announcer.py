@@ -76,6 +76,8 @@ class Announcer:
         """The writer has ended by an error in the program."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when `trouble` or `failure` changed."""
+        self.on_progress: Callable[[], None] = lambda: None
+        """Called after each commit."""
         self.on_renewal: Callable[[Recovered], None] = lambda _: None
         """Called when a new stream has begun."""
         self.commits = 0
@@ -97,6 +99,7 @@ class Announcer:
         if commit.rows:
             self.commit_durations_s.append(commit.commit_s)
         self._wire().committed(rows)
+        self.on_progress()
 
     def on_uncommitted(self, records: tuple[Inspection, ...]) -> None:
         """The disk refuses: a PLC hears 700 now, the row follows when the disk is back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol
 
 
@@ -16,6 +17,20 @@ class Row(Protocol):
     @property
     def payload(self) -> bytes:
         """What goes out."""
+
+
+class Kind(IntEnum):
+    """Of what sort a message is, in the order in which they go."""
+
+    VERDICT = 0
+    STATE = 1
+    """Retained messages, answers, direct events."""
+    RESULT = 2
+    REPLAY = 3
+
+
+KEPT_FREE = {Kind.VERDICT: 0, Kind.STATE: 1, Kind.RESULT: 2, Kind.REPLAY: 2}
+"""Places in flight that stay free for what is more urgent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,6 @@ class Journal:
         self._tidy_asked = True
         self.state = state
         """With what was noted since the last commit."""
-        self.is_dirty = True
-        """Whether `state` says more than the disk."""
 
     @classmethod
     def open(
@@ -131,24 +129,24 @@ class Journal:
             self._files.begin(self.state, now_wall_s)
             self._tidy_asked = True
         self._files.newest.write(state, results, runs)
-        self.state, self.is_dirty = state, False
+        self.state = state
         return tuple(done)
 
     def ack(self, seq: int) -> None:
         """Note that everything up to `seq` is delivered; written with the next commit. Never goes back."""
         if self.state.acked_seq < seq < self.state.next_seq:
-            self._note(replace(self.state, acked_seq=seq))
+            self.state = replace(self.state, acked_seq=seq)
 
     def reserve(self, camera: str, to: int) -> None:
         """Note that the camera may take numbers up to `to`; written with the next commit."""
-        self._note(self.state.reserving(camera, to))
+        self.state = self.state.reserving(camera, to)
 
     def count(self, *, triggers_accepted: int = 0, triggers_missed: int = 0, verdicts_expired: int = 0) -> None:
         """Count what has no record of its own; written with the next commit."""
         counters = self.state.counters.note(
             triggers_accepted=triggers_accepted, triggers_missed=triggers_missed, verdicts_expired=verdicts_expired
         )
-        self._note(replace(self.state, counters=counters))
+        self.state = replace(self.state, counters=counters)
 
     def read(self, from_seq: int, to_seq: int, limit: int) -> tuple[StoredResult, ...]:
         """Read at most `limit` results of a range, in order. A seq that is left out is not there any more."""
@@ -181,7 +179,7 @@ class Journal:
         if not ranges:
             return None
         count = sum(last - first + 1 for first, last in ranges)
-        self._note(replace(self.state, counters=self.state.counters.note(results_lost=count)))
+        self.state = replace(self.state, counters=self.state.counters.note(results_lost=count))
         return Loss(self.state.stream_id, ranges, count)
 
     def begin_anew(self, reason: str, now_wall_s: float) -> Recovered:
@@ -192,7 +190,7 @@ class Journal:
         text = f"{reason}; {_set_aside_text(self._files)}"
         state = self.state.anew(_new_stream_id(), now_wall_s)
         self._files.gone.clear()
-        self.state, self.is_dirty = state, True
+        self.state = state
         self._files.begin(state, now_wall_s)
         return _recovered(state, new_stream=True, damaged=text)
 
@@ -201,9 +199,6 @@ class Journal:
         if clean:
             self._files.newest.write(replace(self.state, clean=True))
         self._files.close()
-
-    def _note(self, state: JournalState) -> None:
-        self.state, self.is_dirty = state, True
 
 
 def _new_stream_id() -> str:

@@ -16,8 +16,9 @@ from inspectd.publish.sqlitefile import JournalDamaged, connect, discard, mapped
 from inspectd.records import Evaluation
 
 PAGE_BYTES = 1024
-"""Measured at 120/s, three results of 0.8 kB (compressed) a commit, checkpoints included: 5.4 kB written per result
-with pages of 1024, 7.0 with 2048, 9.8 with 4096: each commit writes whole pages of rows, index and state."""
+"""Each commit writes whole pages of rows, index and state. Measured at 120/s with three results of 0.8 kB (compressed)
+a commit, checkpoints included, with a bare table: 5.4 kB written per result with pages of 1024, 7.0 with 2048, 9.8 with
+4096. All of the journal with 1024: 6.2 (tests/bench/bench_journal.py)."""
 LOG_MAX_FRAMES = 16_000
 """Should `checkpoint_if_due` not be called, or estimate too little."""
 COMPRESSION = 1

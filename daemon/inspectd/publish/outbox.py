@@ -9,10 +9,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 
 from inspectd.publish.broker import MOST_BYTES
-from inspectd.publish.effects import Ack, DeadLetter, Denied, Effect, Message, OutboxStats, Read, Row, Send, Settled
+from inspectd.publish.effects import (
+    KEPT_FREE,
+    Ack,
+    DeadLetter,
+    Denied,
+    Effect,
+    Kind,
+    Message,
+    OutboxStats,
+    Read,
+    Row,
+    Send,
+    Settled,
+)
 from inspectd.publish.reasons import FAILURE, NO_SUBSCRIBERS, PACKET_TOO_LARGE, Refusal, refusal, words
 from inspectd.publish.stream import ResultStream
 
@@ -27,20 +39,6 @@ REPLAY_MESSAGES = 64
 REFUSED_RETRY_S = 30.0
 AGAIN_S = 1.0
 AGAIN_LIMIT_S = 30.0
-
-
-class Kind(IntEnum):
-    """Of what sort a message is, in the order in which they go."""
-
-    VERDICT = 0
-    STATE = 1
-    """Retained messages, answers, direct events."""
-    RESULT = 2
-    REPLAY = 3
-
-
-KEPT_FREE = {Kind.VERDICT: 0, Kind.STATE: 1, Kind.RESULT: 2, Kind.REPLAY: 2}
-"""Places in flight that stay free for what is more urgent."""
 
 
 class Outbox:
@@ -64,13 +62,8 @@ class Outbox:
         self._held_until_s = 0.0
         self._again_s = AGAIN_S
         self._in_flight = [0] * len(Kind)
-        self._sent = 0
-        self._no_subscribers = 0
-        self._refusals = 0
-        self._verdicts_expired = 0
-        self._verdicts_overflowed = 0
-        self._verdicts_refused = 0
-        self._dropped = 0
+        self._sent = self._no_subscribers = self._refusals = self._dropped = 0
+        self._verdicts_expired = self._verdicts_overflowed = self._verdicts_refused = 0
 
     @property
     def refused(self) -> bool:
@@ -118,8 +111,8 @@ class Outbox:
         return effects + self._pump(now)
 
     def replay(self, message: Message, now: float) -> list[Effect]:
-        """Send when no live result waits. Full: the message is dropped; whoever replays waits for `Settled`."""
-        if len(self._replays) >= REPLAY_MESSAGES:
+        """Send when no live result waits. Dropped when full, and when the connection ends: whoever asked asks again."""
+        if len(self._replays) >= REPLAY_MESSAGES or not self.connected_now:
             return self._drop(message)
         self._replays.append(message)
         return self._pump(now)
@@ -142,13 +135,18 @@ class Outbox:
         """
         self.connected_now = False
         flying, self._flying = self._flying, {}
+        others = len(flying) - self._in_flight[Kind.RESULT]
         self._in_flight = [0] * len(Kind)
-        queues = {Kind.VERDICT: self._verdicts, Kind.STATE: self._direct, Kind.REPLAY: self._replays}
+        effects: list[Effect] = []
         for kind, message in reversed(flying.values()):
-            if isinstance(message, Message) and not message.retain:
-                queues[kind].appendleft(message)
-        letter = self.stream.connection_ended(by_broker=by_broker)
-        return [letter] if letter else []
+            if kind is Kind.REPLAY and isinstance(message, Message):
+                self._replays.appendleft(message)
+            elif isinstance(message, Message) and not message.retain:
+                (self._verdicts if kind is Kind.VERDICT else self._direct).appendleft(message)
+        while self._replays:
+            effects += self._drop(self._replays.popleft())
+        letter = self.stream.connection_ended(by_broker=by_broker and not others)  # no result stands in for another
+        return [*effects, letter] if letter else effects
 
     def puback(self, token: int, reason: int, now: float) -> list[Effect]:
         """Take an acknowledgement. Reasons below 0x80 are deliveries."""
@@ -212,7 +210,7 @@ class Outbox:
                 self._launch(effects, Kind.STATE, self._retained[topic], now)
             self._send_queue(effects, Kind.STATE, self._direct, now)
             self._send_results(effects, now)
-            if not self.stream.ready_rows:
+            if not self.stream.careful:
                 self._send_queue(effects, Kind.REPLAY, self._replays, now)
         if read := self.stream.wanted():
             effects.append(read)

@@ -121,7 +121,7 @@ class Publisher:
         self._direct(Message(f"{self._settings.base}/{leaf}", payload, qos))
 
     def deliver(self, topic: str, payload: bytes) -> asyncio.Future[int | None]:
-        """Publish behind everything live; gives the MQTT reason code, or None if there was no room."""
+        """Publish behind everything live; gives the MQTT reason code, or None if the connection ended."""
         ref, settled = self._reference()
         self._carry_out(self._outbox.replay(Message(topic, payload, ref=ref), self._clock()))
         return settled

@@ -20,7 +20,7 @@ READ_LIMIT_S = 30.0
 OUTSTANDING = 8
 """As many as may be in flight: one after the other would take a round trip each."""
 DELIVERY_LIMIT_S = 120.0
-"""A broker that is away for longer: whoever asked will ask again."""
+"""Live results go first, all of them."""
 LOST_RANGES = 1000
 
 
@@ -52,7 +52,7 @@ class Replay:
     last_seq: Callable[[], int]
     read: Callable[[int, int, int], Awaitable[Sequence[Row]]]
     deliver: Callable[[str, bytes], Awaitable[int | None]]
-    """(topic, payload): the MQTT reason code, or None if there was no room."""
+    """(topic, payload): the MQTT reason code, or None if the connection ended."""
     running: bool = False
 
     async def __call__(self, request: Request, respond: Respond) -> None:
@@ -120,7 +120,7 @@ async def _settle(seq: int, delivery: Awaitable[int | None], progress: _Progress
     """Wait for one delivery. A result that is too large for the broker counts as lost; any other refusal ends it."""
     reason = await asyncio.wait_for(delivery, DELIVERY_LIMIT_S)
     if reason is None:
-        return ErrorNumber.INTERNAL, "no room among the messages that wait"
+        return ErrorNumber.INTERNAL, "the connection to the broker ended; ask again for the rest"
     if reason < FAILURE:
         progress.sent += 1
         return None

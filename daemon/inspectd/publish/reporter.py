@@ -59,6 +59,7 @@ class Reporter:
         self._state_key: object = None
         self._since_wall_s = wall()
         self._meta = b""
+        self._openvino_version = version("openvino")
 
     # What is the case
 
@@ -190,7 +191,7 @@ class Reporter:
         return reports.meta(
             Meta(
                 software_version=__version__,
-                openvino_version=version("openvino"),
+                openvino_version=self._openvino_version,
                 python_version=platform.python_version(),
                 boot_id=parts.boot_id,
                 commands=parts.publisher().commands,

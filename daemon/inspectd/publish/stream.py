@@ -96,7 +96,7 @@ class ResultStream:
             if row.seq <= self.last_seq:
                 continue
             self.last_seq = row.seq
-            if row.seq == self._loaded_seq + 1 and self._asked is None and self._has_room():
+            if row.seq == self._loaded_seq + 1 and self._has_room():
                 self._load(row)
 
     def wanted(self) -> Read | None:

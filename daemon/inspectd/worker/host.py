@@ -52,7 +52,7 @@ class Limits:
     ready_s: float = 300.0
     """Opening the camera; compiling for an accelerator takes up to 3 minutes."""
     stall_s: float | None = None
-    """Kill when the page shows no progress for so long although there is work. None: somebody else judges."""
+    """Kill when the page shows no progress for so long. None: somebody else judges."""
 
 
 class Handler(Protocol):
@@ -327,7 +327,7 @@ class Host:
         if child is None or stall_s is None:
             return
         turns = child.progress[Word.TURNS]
-        if turns == child.last_turns and not child.progress[Word.WAITING]:
+        if turns == child.last_turns:
             self.kill(f"made no progress for {stall_s:g} s")
             return
         child.last_turns = turns
