@@ -95,9 +95,14 @@ class Listener:
             return list(self.documents.get(leaf, ()))
 
     def wait_for(self, leaf: str, condition: Callable[[list[dict[str, Any]]], bool], limit_s: float = WAIT_S) -> None:
-        """Wait until the documents of a topic meet a condition."""
+        """Wait until there are documents of a topic, and they meet a condition."""
+
+        def is_met() -> bool:
+            documents = self.documents.get(leaf, [])
+            return bool(documents) and condition(documents)
+
         with self._changed:
-            met = self._changed.wait_for(lambda: condition(self.documents.get(leaf, [])), limit_s)
+            met = self._changed.wait_for(is_met, limit_s)
         if not met:
             pytest.fail(f"{leaf}: not within {limit_s:g} s; {len(self.of(leaf))} messages, {self.of('state')[-1:]}")
 

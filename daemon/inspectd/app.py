@@ -156,7 +156,7 @@ def build(loaded: Loaded, cache_dir: Path | None) -> tuple[Daemon, Context]:
         journal = JournalPort(
             writer.stream_id, state.acked_seq, state.next_seq - 1, writer.read, writer.ack, _dead_letters(writer)
         )
-        return Publisher(_broker(configuration, boot_id), journal, answer)
+        return Publisher(_broker(configuration, boot_id), journal, answer, on_change=lambda: daemon.reporter.publish_changes())
 
     def answer(given: Any) -> bytes:
         return reports.response(given, daemon.reporter.vision, time.time())
