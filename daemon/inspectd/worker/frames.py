@@ -6,6 +6,7 @@ import mmap
 import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ HEADER_BYTES = 64
 _STAMP = struct.Struct("<QQ")
 _NO_STAMP = (0, 0)
 CHANNELS = 3
+_CURE = "lower `queue_depth`, `requests`, `slots` or the picture size"
 
 
 def slot_bytes(width_px: int, height_px: int) -> int:
@@ -39,19 +41,34 @@ class PoolSpec:
 def create_memory(spec: PoolSpec) -> int:
     """Make the pool's memory and return its descriptor.
 
-    The whole of it is allocated now: a sparse one would end in SIGBUS when memory runs out. Raises OutsideError.
+    The whole of it is allocated now: a sparse one would end in SIGBUS when memory runs out. Raises OutsideError, before
+    anything is taken: the kernel would rather kill processes than refuse a memfd.
     """
     total = spec.slots * spec.slot_bytes
+    if total > (available := available_bytes()):
+        raise OutsideError(f"{_no_memory(spec)}, {available / 1e6:.0f} MB are available; {_CURE}")
     descriptor = os.memfd_create(f"inspectd-{spec.camera}-{spec.pool}", os.MFD_CLOEXEC)
     try:
         os.posix_fallocate(descriptor, 0, total)
     except OSError as error:
         os.close(descriptor)
-        raise OutsideError(
-            f"{spec.camera}: no memory for the frame pool: {spec.slots} slots × {spec.slot_bytes / 1e6:.1f} MB "
-            f"= {total / 1e6:.0f} MB ({error.strerror}); lower queue_depth, requests or the picture size"
-        ) from error
+        raise OutsideError(f"{_no_memory(spec)} ({error.strerror}); {_CURE}") from error
     return descriptor
+
+
+def available_bytes() -> int:
+    """Memory that can be taken without pushing anything out, as the kernel estimates it."""
+    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+    [kilobytes] = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(kilobytes) * 1024
+
+
+def _no_memory(spec: PoolSpec) -> str:
+    total = spec.slots * spec.slot_bytes
+    return (
+        f"{spec.camera}: no memory for the frame pool: {spec.slots} slots × {spec.slot_bytes / 1e6:.1f} MB "
+        f"= {total / 1e6:.0f} MB"
+    )
 
 
 class Pool:
