@@ -82,7 +82,8 @@ def test_a_slot_that_is_overwritten_meanwhile_is_noticed(pool: Pool) -> None:
 def test_a_pool_that_memory_cannot_hold_is_refused_with_the_arithmetic() -> None:
     """A sparse memfd would end in SIGBUS in the middle of a shift, and taking it all would wake the OOM killer."""
     spec = PoolSpec("top", 1, 1_000_000, slot_bytes(8000, 8000))
-    with pytest.raises(OutsideError, match=r"top: no memory for the frame pool: 1000000 slots × 192.0 MB = 192\d+ MB, \d+ MB are available"):
+    sum_told = r"top: no memory for the frame pool: 1000000 slots × 192.0 MB = 192\d+ MB, \d+ MB are available"
+    with pytest.raises(OutsideError, match=sum_told):
         create_memory(spec)
 
 
