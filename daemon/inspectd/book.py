@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from inspectd.accounts import Span
-from inspectd.line import ClosedFrame, Line
+from inspectd.lineports import Camera, ClosedFrame
 from inspectd.publish.uuid7 import uuid7, uuid_text
 from inspectd.records import (
     SKIPPED_CODES,
@@ -54,7 +54,8 @@ class Bookkeeper:
     def __init__(
         self, sink: RecordSink, identity: Identity, wall: Callable[[], float], *, skipped_as_results: bool
     ) -> None:
-        self._sink, self._identity, self._wall = sink, identity, wall
+        self.identity = identity
+        self._sink, self._wall = sink, wall
         self._skipped_as_results = skipped_as_results
         self._runs: dict[str, LostRun] = {}
         self._reserved: dict[str, int] = {}
@@ -65,7 +66,7 @@ class Bookkeeper:
         self._rates[camera] = rate_fps
         self._reserve(camera, last)
 
-    def closed(self, line: Line, closed: ClosedFrame) -> None:
+    def closed(self, line: Camera, closed: ClosedFrame) -> None:
         """A frame has ended: one record."""
         decision = closed.decision
         if decision.code in SKIPPED_CODES and not self._skipped_as_results:
@@ -75,7 +76,7 @@ class Bookkeeper:
         self._sink.submit(self._inspection(line, closed))
         self._reserve(line.name, closed.frame_id)
 
-    def lost(self, line: Line, span: Span, code: Code, reason: str) -> None:
+    def lost(self, line: Camera, span: Span, code: Code, reason: str) -> None:
         """These numbers have no inspection: one record for all of them."""
         first, last = span
         run = self._runs.get(line.name)
@@ -86,10 +87,6 @@ class Bookkeeper:
             simulated = line.spec.simulated
             self._runs[line.name] = LostRun(line.name, first, last, code, reason, self._wall(), simulated=simulated)
         self._reserve(line.name, last)
-
-    def recovered(self, run: LostRun) -> None:
-        """A run that was found missing at start."""
-        self._sink.submit(run)
 
     def flush(self) -> None:
         """Hand over the runs that are still growing."""
@@ -107,7 +104,7 @@ class Bookkeeper:
             self._reserved[camera] = last + ahead
             self._sink.reserve(camera, last + ahead)
 
-    def _inspection(self, line: Line, closed: ClosedFrame) -> Inspection:
+    def _inspection(self, line: Camera, closed: ClosedFrame) -> Inspection:
         wall_s = self._wall()
         result_id = uuid7(wall_s, os.urandom(10))
         return Inspection(
@@ -125,8 +122,8 @@ class Bookkeeper:
             decision=closed.decision,
             runs=closed.runs,
             detections=closed.detections,
-            recipe=self._identity.recipe,
-            configuration=self._identity.configuration[line.name],
+            recipe=self.identity.recipe,
+            configuration=self.identity.configuration[line.name],
             simulated=line.spec.simulated,
         )
 

@@ -164,7 +164,7 @@ def _judge(
         worst = max((detection.confidence for detection in counted), default=None)
         results.append(RuleResult(rule.id, len(counted), worst, evaluation))
         if evaluation is not Evaluation.OK:
-            findings.append(_Finding(evaluation, rule.code, _exceeded(rule, counted, plan.labels)))
+            findings.append(_Finding(evaluation, rule.code, _exceeded(rule, counted)))
     if not plan.rules:
         stray = [detection for detections in found.values() for detection in detections]
         evaluation, code, cause = Evaluation.NOT_OK, Code.RULE_EXCEEDED, "without rules none is allowed"
@@ -172,7 +172,7 @@ def _judge(
         stray = [item for model, detections in found.items() for item in _unlisted(plan.rules, model, detections)]
         evaluation, code, cause = plan.unlisted, Code.UNLISTED_CLASS, "no rule names it"
     if stray:
-        findings.append(_Finding(evaluation, code, f"{_counts(stray, plan.labels)}: {cause}"))
+        findings.append(_Finding(evaluation, code, f"{_counts(stray)}: {cause}"))
     return tuple(results), findings, tuple(not_evaluated)
 
 
@@ -216,8 +216,8 @@ def _contains(region: Region, x: float, y: float) -> bool:
     return inside
 
 
-def _exceeded(rule: Rule, counted: list[Detection], labels: Mapping[str, str]) -> str:
-    return f"{_counts(counted, labels) if counted else 'nothing found'}: rule {rule.id} {_limits(rule)}"
+def _exceeded(rule: Rule, counted: list[Detection]) -> str:
+    return f"{_counts(counted) if counted else 'nothing found'}: rule {rule.id} {_limits(rule)}"
 
 
 def _limits(rule: Rule) -> str:
@@ -229,9 +229,9 @@ def _limits(rule: Rule) -> str:
     return f"allows {low} to {high}"
 
 
-def _counts(detections: Iterable[Detection], labels: Mapping[str, str]) -> str:
+def _counts(detections: Iterable[Detection]) -> str:
     """`2 × short, 1 × open`, most frequent first."""
-    ranked = Counter(labels.get(item.class_name, item.class_name) for item in detections).most_common()
+    ranked = Counter(item.class_name for item in detections).most_common()
     text = ", ".join(f"{count} × {name}" for name, count in ranked[:_CLASSES_IN_DETAILS])
     rest = sum(count for _, count in ranked[_CLASSES_IN_DETAILS:])
     return f"{text} and {rest} more" if rest else text

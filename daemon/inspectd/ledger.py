@@ -18,7 +18,7 @@ from inspectd.errors import OutsideError
 PAGE_BYTES = 4096
 MAGIC = 0x0001_4745_4C44_534E
 """'NSDLEG' and layout version 1, little endian."""
-_MAGIC_WORD, _LAST_WORD = 0, 1
+_MAGIC_WORD, _LAST_WORD, _SIMULATED_WORD = 0, 1, 2
 
 
 class Ledger:
@@ -52,9 +52,15 @@ class Ledger:
         """Last number that was given; 0 before the first."""
         return int(self._words[_LAST_WORD])
 
-    def begin(self, last: int) -> None:
+    @property
+    def simulated(self) -> bool:
+        """Whether the numbers are of pictures that are not of a real line: so also those that are found lost later."""
+        return self.valid and bool(self._words[_SIMULATED_WORD])
+
+    def begin(self, last: int, *, simulated: bool) -> None:
         """Go on after `last` (main, before a camera child has the page)."""
         self._words[_LAST_WORD] = last
+        self._words[_SIMULATED_WORD] = simulated
         self._words[_MAGIC_WORD] = MAGIC
 
     def take(self) -> int:

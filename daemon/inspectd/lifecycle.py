@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 from inspectd import __version__
-from inspectd.app import Context, Daemon
+from inspectd.app import Daemon, StatusReason
 from inspectd.health.assess import Assessor, Reading, Stage
 from inspectd.health.notify import Notifier
 from inspectd.lane.driver import LaneDriver
-from inspectd.publish.journal import Recovered
+from inspectd.publish.reporter import PATIENCE_S
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,6 @@ SENDING_LIMIT_S = 2.0
 GOODBYE_LIMIT_S = 2.0
 MODEL_GRACE_S = 1.0
 DEADLINE_MARGIN_S = 5.0
-STORAGE_STALL_S = 10.0
 BROKER_STALL_S = 60.0
 EXIT_DONE, EXIT_OUTSIDE, EXIT_INTERNAL = 0, 69, 70
 
@@ -40,17 +40,18 @@ EXIT_DONE, EXIT_OUTSIDE, EXIT_INTERNAL = 0, 69, 70
 class Lifecycle:
     """One run of the daemon."""
 
-    def __init__(self, daemon: Daemon, context: Context, notifier: Notifier, *, exit_when_done: bool) -> None:
-        self._daemon, self._context, self._notifier = daemon, context, notifier
+    def __init__(self, daemon: Daemon, notifier: Notifier, *, exit_when_done: bool) -> None:
+        self._daemon, self._notifier = daemon, notifier
         self._exit_when_done = exit_when_done
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
         """Something that is waited for may be the case now."""
         self._failure: str | None = None
         self._renew = asyncio.Event()
-        self._closing = False
+        self._closing = asyncio.Event()
         self._assessor = Assessor(_stages(daemon), daemon.clock())
-        self._stalled: list[str] = []
+        self._stalled: Collection[str] = ()
+        self._verdicts_expired = 0
 
     async def run(self) -> int:
         """Live until a stop is asked for, the work is done, or something cannot go on. Returns the exit code."""
@@ -84,10 +85,12 @@ class Lifecycle:
             line.on_change = self._part_changed
             line.start()
         self._notifier.status("starting: models are loaded, cameras are opened")
-        await self._until(lambda: all(lane.is_settled for lane in daemon.lanes.values()))
-        for line in daemon.lines.values():
+        for name, line in daemon.lines.items():
+            await self._until(partial(_all_settled, daemon.required_lanes(name)))
+            if self._stop.is_set():
+                return
             line.enable()
-        await self._until(lambda: all(line.is_settled for line in daemon.lines.values()))
+        await self._until(partial(_all_settled, list(daemon.lines.values())))
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition on the parts; a stop or a failure ends the wait."""
@@ -125,7 +128,7 @@ class Lifecycle:
 
     async def _drain(self) -> int:
         daemon = self._daemon
-        self._closing = True
+        self._closing.set()
         self._notifier.stopping()
         log.info("stopping: %d frames in flight", sum(line.in_flight for line in daemon.lines.values()))
         await asyncio.gather(*(line.stop(CAMERA_GRACE_S) for line in daemon.lines.values()))
@@ -136,6 +139,8 @@ class Lifecycle:
             log.warning("stopping: frames that are still open end as not inspected (302)")
         for line in daemon.lines.values():
             line.abandon("the daemon was stopped")
+        for lane in daemon.lanes.values():
+            lane.end("the daemon was stopped")
         daemon.book.flush()
         is_committed = await self._committed()
         await asyncio.gather(*(lane.host.stop(MODEL_GRACE_S) for lane in daemon.lanes.values()))
@@ -143,8 +148,9 @@ class Lifecycle:
         daemon.reporter.serving = False
         daemon.reporter.publish_changes()
         daemon.reporter.publish_counters()
-        reason = "stop" if self._failure is None else "failure"
-        if not await daemon.publisher.close(GOODBYE_LIMIT_S, daemon.status_message(reason)):
+        reason: StatusReason = "stop" if self._failure is None else "failure"
+        was_connected = daemon.publisher.connected
+        if not await daemon.publisher.close(GOODBYE_LIMIT_S, daemon.status_message(reason)) and was_connected:
             log.warning("stopping: the broker did not acknowledge the goodbye; it will publish the last will")
         is_closed = await daemon.writer.close(COMMIT_LIMIT_S, clean=is_committed)
         for line in daemon.lines.values():
@@ -179,10 +185,12 @@ class Lifecycle:
             running = asyncio.ensure_future(daemon.publisher.run())
             await asyncio.wait((renewal, running), return_when=asyncio.FIRST_COMPLETED)
             renewal.cancel()
-            if self._renew.is_set() and not self._closing:
+            if self._renew.is_set() and not self._closing.is_set():
                 self._renew.clear()
                 await daemon.publisher.close(GOODBYE_LIMIT_S, daemon.status_message("start"))
                 await running
+                if self._closing.is_set():
+                    return
                 daemon.publisher = daemon.make_publisher()
                 continue
             await running
@@ -199,21 +207,37 @@ class Lifecycle:
             if now - told_s < TICK_S:
                 continue
             told_s = max(told_s + TICK_S, now - TICK_S)
-            daemon.book.flush()
-            daemon.announcer.tell_last_results()
-            self._context.refresh_clock()
-            daemon.reporter.publish_changes()
-            daemon.reporter.beat()
-            if daemon.reporter.serving:
-                self._notifier.status(daemon.reporter.status_text())
+            self._each_second(now)
+
+    def _each_second(self, now: float) -> None:
+        daemon = self._daemon
+        daemon.book.flush()
+        daemon.announcer.tell_last_results()
+        daemon.context.refresh_clock()
+        daemon.writer.believe_clock(is_right=daemon.context.is_clock_right)
+        waiting_s = daemon.writer.pending_since(now)
+        if waiting_s is not None and waiting_s > PATIENCE_S:
+            daemon.writer.give_up_waiting(f"it has waited {waiting_s:.1f} s for the disk")
+        self._count_expired_verdicts()
+        daemon.reporter.publish_changes()
+        daemon.reporter.beat()
+        if daemon.reporter.serving:
+            self._notifier.status(daemon.reporter.status_text())
+
+    def _count_expired_verdicts(self) -> None:
+        """Of this publisher; a new one begins at 0."""
+        stats = self._daemon.publisher.stats()
+        expired = stats.verdicts_expired + stats.verdicts_overflowed
+        self._daemon.writer.count(verdicts_expired=max(0, expired - self._verdicts_expired))
+        self._verdicts_expired = expired
 
     def _feed_watchdog(self) -> None:
         stalled = self._assessor.assess(self._daemon.clock())
         if not stalled:
             self._notifier.feed_watchdog()
-        elif stalled != self._stalled:
-            log.critical("stalled: %s", "; ".join(stalled))
-        self._stalled = stalled
+        elif stalled.keys() != self._stalled:
+            log.critical("stalled, the watchdog gets nothing: %s", "; ".join(stalled.values()))
+        self._stalled = stalled.keys()
 
     # Flags
 
@@ -221,11 +245,13 @@ class Lifecycle:
         """A camera, a model or the journal: tell the world at once."""
         if self._daemon.announcer.failure is not None:
             self._fail(f"journal: {self._daemon.announcer.failure}")
+        if self._daemon.announcer.trouble is not None:
+            self._daemon.storage.reserve.give_up()
         self._daemon.reporter.publish_changes()
         self._changed.set()
 
-    def _new_stream(self, recovered: Recovered) -> None:
-        del recovered  # the announcer has told; the publisher has to begin with the new stream
+    def _new_stream(self) -> None:
+        """The publisher has to begin with the new stream."""
         self._renew.set()
 
     def _asked_to_stop(self, name: str) -> None:
@@ -246,29 +272,35 @@ class Lifecycle:
         self._fail(f"{context.get('message')}: {context.get('exception')!r}")
 
 
-def _stages(daemon: Daemon) -> list[Stage]:
-    """What must make progress: every lane, the journal, the way to the broker."""
-    longest_s = max(line.spec.deadline_s for line in daemon.lines.values())
-    stages = [
-        Stage(f"model {name}", longest_s + DEADLINE_MARGIN_S, _lane_reader(lane)) for name, lane in daemon.lanes.items()
-    ]
+class _Settling(Protocol):
+    @property
+    def is_settled(self) -> bool: ...
 
-    def journal() -> Reading:
-        waiting = daemon.writer.pending_since(daemon.clock()) is not None
-        return Reading(daemon.announcer.commits, waiting, daemon.announcer.trouble)
+
+def _all_settled(parts: Sequence[_Settling]) -> bool:
+    return all(part.is_settled for part in parts)
+
+
+def _stages(daemon: Daemon) -> list[Stage]:
+    """What must make progress: every lane (each frame has a deadline), and the way to the broker.
+
+    Not the disk: a slow one makes the station not ready, and the loop goes on; starting again would not mend it.
+    """
+    longest_s = max(line.spec.deadline_s for line in daemon.lines.values())
 
     def broker() -> Reading:
         stats = daemon.publisher.stats()
         excuse = None if daemon.publisher.connected and stats.held_reason is None else "the broker is away or refuses"
         return Reading(stats.acked_seq, stats.unsent > 0, excuse)
 
-    return [*stages, Stage("journal", STORAGE_STALL_S, journal), Stage("broker", BROKER_STALL_S, broker)]
+    stages = [
+        Stage(f"model {name}", longest_s + DEADLINE_MARGIN_S, partial(_read_lane, lane))
+        for name, lane in daemon.lanes.items()
+    ]
+    return [*stages, Stage("broker", BROKER_STALL_S, broker)]
 
 
-def _lane_reader(lane: LaneDriver) -> Any:
-    def read() -> Reading:
-        stats = lane.lane.stats
-        ended = stats.done + stats.timed_out + stats.dropped + stats.failed + stats.unavailable
-        return Reading(ended, lane.lane.waiting > 0)
-
-    return read
+def _read_lane(lane: LaneDriver) -> Reading:
+    stats = lane.lane.stats
+    ended = stats.done + stats.timed_out + stats.dropped + stats.failed + stats.unavailable
+    return Reading(ended, lane.lane.waiting > 0)

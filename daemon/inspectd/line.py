@@ -13,95 +13,38 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass
 
 from inspectd.accounts import Accounts, Span
 from inspectd.camera.pools import Pools
+from inspectd.camera.store import LINE_READER, FrameStore
 from inspectd.decide import decide
 from inspectd.errors import OutsideError, WorkerError
 from inspectd.join import Join
 from inspectd.ledger import Ledger
+from inspectd.lineports import Book, ClosedFrame, LineSpec, ModelLane
 from inspectd.records import (
     CameraFacts,
     Code,
-    Decision,
-    DecisionPlan,
-    Detection,
     Done,
     Frame,
     Interrupted,
-    ModelRun,
     Outcome,
 )
-from inspectd.worker.channel import Message
+from inspectd.worker.channel import Message, understood
 from inspectd.worker.frames import PoolSpec
-from inspectd.worker.host import Later, MakeHost, Timer
+from inspectd.worker.ports import Later, MakeHost
 
 log = logging.getLogger(__name__)
 
-LINE_READER = ("line", 0)
-"""The line itself holds a frame's slot until the frame is closed."""
 RATE_FRAMES = 64
 RATE_WINDOW_S = 5.0
 """The rate is that of the last frames, and 0 when none came for so long."""
-FREE_AGAIN_S = 0.05
-"""A camera child that did not read about its free slots is told again after this."""
-
-
-@dataclass(frozen=True, slots=True)
-class LineSpec:
-    """One camera's slice of the configuration."""
-
-    camera: str
-    source: dict[str, Any]
-    """What `camera.sources.create_source` needs."""
-    simulated: bool
-    """Its pictures are not of a real line."""
-    lossless: bool
-    deadline_s: float
-    plan: DecisionPlan
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedFrame:
-    """A frame whose inspection has ended, one way or another."""
-
-    frame: Frame | None
-    """None where no picture came to be."""
-    frame_id: int
-    captured_s: float
-    captured_wall_s: float
-    closed_s: float
-    decision: Decision
-    runs: tuple[ModelRun, ...]
-    detections: tuple[Detection, ...]
-
-
-class Book(Protocol):
-    """Where records go."""
-
-    def closed(self, line: Line, closed: ClosedFrame) -> None:
-        """A frame has ended: one record."""
-
-    def lost(self, line: Line, span: Span, code: Code, reason: str) -> None:
-        """These numbers have no picture: one record for all of them."""
-
-
-class ModelLane(Protocol):
-    """A model's lane, as a line needs it."""
-
-    def offer(self, frame: Frame, deadline_s: float) -> None:
-        """Give a frame; `finished` is called exactly once, by the deadline at the latest."""
-
-    def add_pool(self, spec: PoolSpec, descriptor: int) -> None:
-        """A pool whose slots will be asked about."""
-
-    def forget_pool(self, spec: PoolSpec) -> None:
-        """It will not be any more."""
-
-    def describe(self, outcome: Outcome) -> ModelRun:
-        """One entry of models[] in the result."""
+FIRST_FRAME_S = 10.0
+"""An opened camera that gives nothing for so long after it may is no reason to keep the others waiting."""
+SILENT_PERIODS = 10
+SILENT_S = 2.0
+"""A camera is silent when no frame came for so many of its periods, and for so long."""
 
 
 @dataclass(slots=True)
@@ -140,13 +83,15 @@ class Line:
         self._first = ledger.last + 1
         self._lanes, self._book, self._clock = lanes, book, clock
         self._open: dict[int, _Open] = {}
-        self._pools = Pools(spec.camera, slots)
-        self._enabled = False
+        self._enabled_s: float | None = None
+        self._died_at: int | None = None
+        """Last number of the ledger when the opened camera process died; None if it did not, or was asked to end."""
+        self._skip_next = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._free_timer: Timer | None = None
         self._later = later
         self.host = make_host(self)
+        self._store = FrameStore(Pools(spec.camera, slots), self.host, tuple(lanes.values()), later)
 
     # Life
 
@@ -156,9 +101,10 @@ class Line:
 
     def enable(self) -> None:
         """Let frames come: the models are admitted, or their repair is reported."""
-        self._enabled = True
+        self._enabled_s = self._clock()
+        self._later(FIRST_FRAME_S, self._first_frame_was_due)
         if self.facts is not None:
-            self._give_pool()
+            self._give_first_pool()
 
     async def stop(self, grace_s: float) -> None:
         """End the camera child; its last numbers are accounted before this returns."""
@@ -175,16 +121,9 @@ class Line:
 
     def close(self) -> None:
         """Give the memory back (the ledger belongs to the storage)."""
-        if self._free_timer is not None:
-            self._free_timer.cancel()
-        self._pools.close()
+        self._store.close()
 
     # State, for whoever reports it
-
-    @property
-    def captured(self) -> int:
-        """Frames since the counters' beginning."""
-        return self.accounts.captured(self.ledger.last)
 
     @property
     def in_flight(self) -> int:
@@ -194,7 +133,7 @@ class Line:
     @property
     def slots(self) -> int:
         """Frame slots: how many frames can be open at once."""
-        return self._pools.slots
+        return self._store.slots
 
     def rate_per_s(self, now: float) -> float:
         """Frames per second, of late."""
@@ -205,24 +144,30 @@ class Line:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the camera gives frames, is used up, or is in a reported retry."""
-        return self.has_given_a_frame or self.is_ended or self.host.in_repair
+        """Whether nobody need wait for the camera: it has given a frame, is used up, or its trouble is reported."""
+        if self.has_given_a_frame or self.is_ended or self.host.in_repair:
+            return True
+        return self._enabled_s is not None and self._clock() - self._enabled_s >= FIRST_FRAME_S
 
-    @property
-    def is_opened(self) -> bool:
-        """Whether the device is open (frames may wait for the models), or in a reported retry."""
-        return self.facts is not None or self.host.in_repair
+    def is_fit(self, now: float) -> bool:
+        """Whether frames come as they are expected, or the source is used up."""
+        if self.facts is None or not self.has_given_a_frame:
+            return self.is_ended and self.facts is not None
+        if self.is_ended or self.spec.lossless or self.spec.fps is None:
+            return True
+        return now - self._arrivals_s[-1] <= max(SILENT_PERIODS / self.spec.fps, SILENT_S)
 
     # The camera child speaks
 
     def on_hello(self) -> None:
         """Host: the child listens."""
         message = {"t": "open", "source": self.spec.source, "first": self._first, "lossless": self.spec.lossless}
-        self.host.send(message, (self.ledger.descriptor,))
+        self.host.send({**message, "skip": self._skip_next}, (self.ledger.descriptor,))
+        self._skip_next = False
 
     def on_message(self, message: Message) -> None:
         """Host: what the camera has to say."""
-        match message["t"]:
+        match message.get("t"):
             case "frame":
                 self._announced(message)
             case "lost":
@@ -230,8 +175,7 @@ class Line:
             case "opened":
                 self._opened(message)
             case "grow":
-                self._pools.need(message["bytes"])
-                self._give_pool()
+                self._grow(message)
             case "ended":
                 self.is_ended = True
                 log.info("camera %s: source used up after number %d", self.name, self.ledger.last)
@@ -239,32 +183,45 @@ class Line:
             case other:
                 raise WorkerError(f"camera {self.name}: unknown message {other!r}")
 
-    def on_gone(self, reason: str, *, reaped: bool) -> None:
+    def on_ending(self) -> None:
+        """Host: the child is dead. Its last messages are read like any others."""
+
+    def on_gone(self, reason: str, *, life: int, reaped: bool) -> None:
         """Host: the child is gone. What it numbered and did not announce is lost."""
-        self.facts = None
+        died_at = None if self.facts is None else self.ledger.last
+        self._skip_next = self.spec.simulated and died_at is not None and died_at == self._died_at
+        self._died_at = died_at
+        self.facts, self.has_given_a_frame = None, False
         if not reaped:
-            self._pools.quarantine()
+            self._store.quarantine(life)
         self._record_gap(self.accounts.skip_to(self.ledger.last), Code.INTERRUPTED, f"camera process: {reason}")
         self.on_change()
 
-    def on_reaped(self) -> None:
+    def on_reaped(self, life: int) -> None:
         """Host: the stuck child has ended: nobody writes to its pool any more."""
-        self._forget(self._pools.release_quarantined())
+        self._store.release_quarantined(life)
 
     # The lanes speak
 
     def pools(self) -> list[tuple[PoolSpec, int]]:
         """Every pool that a frame may lie in, with its descriptor."""
-        return self._pools.mapped()
+        return self._store.pools()
 
     def read(self, frame: Frame, reader: tuple[str, int]) -> None:
         """A model child reads the frame's slot. Raises WorkerError if it was given away."""
-        self._pools.table(frame).read(frame.slot, frame.frame_id, reader)
+        self._store.read(frame, reader)
 
     def release(self, frame: Frame, reader: tuple[str, int]) -> None:
         """A reader is done with the frame's slot; the last one gives it back to the camera."""
-        self._forget(self._pools.release(frame, reader))
-        self._tell_free()
+        self._store.release(frame, reader)
+
+    def model_admitted(self) -> None:
+        """A model's child has so and so many requests: there may be need of more slots."""
+        if self.facts is not None and self._store.slots:
+            try:
+                self._store.provide()
+            except OutsideError as error:
+                log.warning("%s; it goes on with %d slots", error, self._store.slots)
 
     def finished(self, frame: Frame, model: str, outcome: Outcome) -> None:
         """The model's word on the frame; the last model closes it."""
@@ -275,20 +232,21 @@ class Line:
     # Frames
 
     def _announced(self, message: Message) -> None:
-        frame = Frame(
-            camera=self.name,
-            frame_id=message["n"],
-            pool=message["p"],
-            slot=message["s"],
-            generation=message["g"],
-            width_px=message["w"],
-            height_px=message["h"],
-            captured_s=message["at"],
-            captured_wall_s=message["wall"],
-            acquisition_s=message["acq"],
-            name=message["name"],
-        )
-        self._pools.table(frame).announce(frame.slot, frame.frame_id, LINE_READER)
+        with understood(f"camera {self.name}"):
+            frame = Frame(
+                camera=self.name,
+                frame_id=self._new_number(message),
+                pool=message["p"],
+                slot=message["s"],
+                generation=message["g"],
+                width_px=message["w"],
+                height_px=message["h"],
+                captured_s=float(message["at"]),
+                captured_wall_s=float(message["wall"]),
+                acquisition_s=float(message["acq"]),
+                name=message["name"],
+            )
+        self._store.announce(frame)
         self._record_missed(self.accounts.announce(frame.frame_id))
         self._open[frame.frame_id] = _Open(frame, Join(self._lanes))
         self._idle.clear()
@@ -297,15 +255,17 @@ class Line:
             lane.offer(frame, frame.captured_s + self.spec.deadline_s)
 
     def _announced_lost(self, message: Message) -> None:
-        number, code = message["n"], Code(message["code"])
+        with understood(f"camera {self.name}"):
+            number, code = self._new_number(message), Code(message["code"])
+            captured_s, captured_wall_s = float(message["at"]), float(message["wall"])
+            text = f"{message['name']}: {message['reason']}" if message["name"] else str(message["reason"])
         self._record_missed(self.accounts.announce(number))
         self._note_frame()
-        text = f"{message['name']}: {message['reason']}" if message["name"] else message["reason"]
         decision = decide(self.spec.plan, {}, late=False, interrupted=Interrupted(code, text))
         self.accounts.record(number)
         self._book.closed(
             self,
-            ClosedFrame(None, number, message["at"], message["wall"], self._clock(), decision, (), ()),
+            ClosedFrame(None, number, captured_s, captured_wall_s, self._clock(), decision, (), ()),
         )
 
     def _close(self, frame_id: int, interrupted: Interrupted | None) -> None:
@@ -313,7 +273,7 @@ class Line:
         if interrupted is not None:
             opened.join.give_up(interrupted.code, interrupted.reason)
         frame, outcomes, now = opened.frame, opened.join.outcomes, self._clock()
-        late = now - frame.captured_s > self.spec.deadline_s
+        late = now - frame.captured_s >= self.spec.deadline_s
         decision = decide(self.spec.plan, outcomes, late=late, interrupted=interrupted)
         runs = tuple(self._lanes[model].describe(outcome) for model, outcome in outcomes.items())
         done = (outcome for outcome in outcomes.values() if isinstance(outcome, Done))
@@ -327,12 +287,23 @@ class Line:
         if not self._open:
             self._idle.set()
 
+    def _new_number(self, message: Message) -> int:
+        """The number in a message: above those seen, and on the ledger. Raises ValueError."""
+        number = int(message["n"])
+        if not self.accounts.seen < number <= self.ledger.last:
+            raise ValueError(f"number {number} after {self.accounts.seen}, the ledger is at {self.ledger.last}")
+        return number
+
     def _record_missed(self, gap: Span | None) -> None:
         self._record_gap(gap, Code.QUEUE_FULL, "announcement lost: the camera's channel to main was full")
 
     def _record_gap(self, gap: Span | None, code: Code, reason: str) -> None:
         if gap is not None:
             self._book.lost(self, gap, code, reason)
+
+    def _first_frame_was_due(self) -> None:
+        """Whoever waits for the camera looks again."""
+        self.on_change()
 
     def _note_frame(self) -> None:
         self.frames += 1
@@ -341,48 +312,31 @@ class Line:
             self.has_given_a_frame = True
             self.on_change()
 
-    # Slots
+    # The child's device and pictures
 
     def _opened(self, message: Message) -> None:
-        self.facts = CameraFacts(**message["facts"])
-        self._pools.need(message["bytes"])
+        with understood(f"camera {self.name}"):
+            self.facts = CameraFacts(**message["facts"])
+            self._store.need(int(message["bytes"]))
         self.host.ready()
         facts = self.facts
         log.info("camera %s: opened (%s, %d × %d px)", self.name, facts.kind, facts.width_px, facts.height_px)
-        if self._enabled:
-            self._give_pool()
+        if self._enabled_s is not None:
+            self._give_first_pool()
         self.on_change()
 
-    def _give_pool(self) -> None:
-        """Give the child its pool and every free slot of it; a larger one if the old is too small for its pictures."""
+    def _grow(self, message: Message) -> None:
+        """The camera has a picture that is too large for its slots."""
+        with understood(f"camera {self.name}"):
+            self._store.need(int(message["bytes"]))
         try:
-            made = self._pools.provide()
+            self._store.provide()
         except OutsideError as error:
             log.error("%s", error)
+            self.host.offer({"t": "full"})  # this picture is recorded as too large (404), the next ones may fit
+
+    def _give_first_pool(self) -> None:
+        try:
+            self._store.begin()
+        except OutsideError as error:
             self.host.kill(str(error))
-            return
-        if made is not None:
-            for lane in self._lanes.values():
-                lane.add_pool(*made)
-        spec, descriptor = self._pools.current()
-        message = {"t": "pool", "spec": asdict(spec), "free": self._pools.free_slots()}
-        self.host.send(message, (descriptor,))
-        self._forget(self._pools.drop_empty())
-
-    def _forget(self, gone: list[PoolSpec]) -> None:
-        for spec in gone:
-            for lane in self._lanes.values():
-                lane.forget_pool(spec)
-
-    def _tell_free(self) -> None:
-        """Tell the child which slots are free again; if it does not read now, a little later."""
-        if self._free_timer is not None or self.facts is None:
-            return
-        freed = self._pools.freed()
-        if freed and not self.host.offer({"t": "free", "p": self._pools.current()[0].pool, "slots": freed}):
-            self._pools.keep_freed(freed)
-            self._free_timer = self._later(FREE_AGAIN_S, self._tell_free_again)
-
-    def _tell_free_again(self) -> None:
-        self._free_timer = None
-        self._tell_free()

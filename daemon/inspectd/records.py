@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
@@ -138,6 +137,24 @@ class OutcomeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What is running: as the child reported it at its admission."""
+
+    model: str
+    task: str
+    device: str
+    precision: str
+    hash: str
+    """SHA-256 of the model file."""
+    classes: tuple[str, ...]
+    requests: int
+    input_width_px: int
+    input_height_px: int
+    layout: str
+    warmup_p95_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The model's completed inference on this very frame."""
 
@@ -146,6 +163,8 @@ class Done:
     duration_s: float
     """Letterbox, inference and decoding, in the child."""
     attempts: int = 1
+    by: ModelFacts | None = None
+    """The very child that inferred."""
     kind: OutcomeKind = field(default=OutcomeKind.DONE, init=False)
 
 
@@ -228,24 +247,6 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFacts:
-    """What is running: as the child reported it at its admission."""
-
-    model: str
-    task: str
-    device: str
-    precision: str
-    hash: str
-    """SHA-256 of the model file."""
-    classes: tuple[str, ...]
-    requests: int
-    input_width_px: int
-    input_height_px: int
-    layout: str
-    warmup_p95_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class ModelRun:
     """One entry of models[] in the result."""
 
@@ -319,7 +320,7 @@ class Inspection:
     @property
     def is_late(self) -> bool:
         """Whether the deadline had passed when it was decided."""
-        return self.latency_s > self.deadline_s
+        return self.latency_s >= self.deadline_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,4 +374,3 @@ class DecisionPlan:
     rules: tuple[Rule, ...]
     """Only those that apply to this camera, in YAML order."""
     unlisted: Evaluation
-    labels: Mapping[str, str] = field(default_factory=dict)

@@ -23,7 +23,7 @@ def run_daemon(loaded: Loaded, environment: Mapping[str, str], *, exit_when_done
     endless = [name for name, camera in loaded.configuration.cameras.items() if not camera.source.is_finite]
     if exit_when_done and endless:
         raise UsageError(
-            f"--exit-when-done: camera {endless[0]} never ends (files: `loop: true`; simulator: no `count`)"
+            f"--exit-when-done: camera {endless[0]} never ends (files, video: `loop: true`; simulator: no `count`)"
         )
     try:
         return asyncio.run(_live(loaded, environment, exit_when_done=exit_when_done))
@@ -35,10 +35,10 @@ def run_daemon(loaded: Loaded, environment: Mapping[str, str], *, exit_when_done
 
 
 async def _live(loaded: Loaded, environment: Mapping[str, str], *, exit_when_done: bool) -> int:
-    daemon, context = build(loaded, _cache_dir(loaded, environment))
+    daemon = build(loaded, _cache_dir(loaded, environment))
     try:
         notifier = Notifier(environment)
-        return await Lifecycle(daemon, context, notifier, exit_when_done=exit_when_done).run()
+        return await Lifecycle(daemon, notifier, exit_when_done=exit_when_done).run()
     finally:
         daemon.storage.close()
 

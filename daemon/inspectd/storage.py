@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from inspectd.accounts import Mark, recover
 from inspectd.errors import OutsideError
 from inspectd.ledger import Ledger
 from inspectd.publish.journal import Encode, Journal, Recovered
+from inspectd.publish.reserve import Reserve
 from inspectd.publish.retention import Limits
+from inspectd.publish.sqlitefile import DiskFull
 from inspectd.publish.storagelock import StorageLock
 from inspectd.records import Code, LostRun
 
@@ -37,6 +39,17 @@ class StorageSettings:
     kernel_boot_id: str
     """Another one: the machine went down meanwhile."""
     software_version: str
+    reserve_bytes: int
+    """Kept free for the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class CameraNumbers:
+    """What numbering needs to know of a configured camera."""
+
+    ahead: int
+    """How many numbers it may take before its next commit."""
+    simulated: bool
 
 
 @dataclass(slots=True)
@@ -44,6 +57,7 @@ class Storage:
     """Everything that is open, and what was found."""
 
     lock: StorageLock
+    reserve: Reserve
     journal: Journal
     recovered: Recovered
     ledgers: dict[str, Ledger]
@@ -60,15 +74,22 @@ class Storage:
 
 def open_storage(
     settings: StorageSettings,
-    cameras: Iterable[str],
+    cameras: Mapping[str, CameraNumbers],
     encoder: Callable[[str], Encode],
-    reserve_ahead: Callable[[str], int],
 ) -> Storage:
-    """Open everything and bring ledger and journal together.
+    """Open everything and bring ledger and journal together; on a full disk with what was kept free for that.
 
-    `reserve_ahead`: how many numbers a camera may take before its next commit. Raises OutsideError (another daemon,
-    a folder that cannot be used) and StorageError.
+    Raises OutsideError (another daemon, a folder that cannot be used) and StorageError.
     """
+    try:
+        return _open(settings, cameras, encoder)
+    except DiskFull:
+        if not Reserve(settings.path, settings.reserve_bytes).give_up():
+            raise
+        return _open(settings, cameras, encoder)
+
+
+def _open(settings: StorageSettings, cameras: Mapping[str, CameraNumbers], encoder: Callable[[str], Encode]) -> Storage:
     with contextlib.ExitStack() as undo:
         lock = StorageLock.acquire(settings.path)
         undo.callback(lock.release)
@@ -89,26 +110,35 @@ def open_storage(
         for camera in recovered.marks.keys() - ledgers.keys():
             ledgers[camera] = _open_ledger(settings.path, camera)
             undo.callback(ledgers[camera].close)
-        storage = Storage(lock, journal, recovered, ledgers, {})
-        _reconcile(storage, encoder, reserve_ahead)
+        reserve = Reserve(settings.path, settings.reserve_bytes)
+        storage = Storage(lock, reserve, journal, recovered, ledgers, {})
+        _reconcile(storage, encoder, cameras)
+        reserve.fill()
         undo.pop_all()
         return storage
 
 
-def _reconcile(storage: Storage, encoder: Callable[[str], Encode], reserve_ahead: Callable[[str], int]) -> None:
-    """Give each number without a row its row, and let the ledgers go on above."""
+def _reconcile(storage: Storage, encoder: Callable[[str], Encode], cameras: Mapping[str, CameraNumbers]) -> None:
+    """Give each number without a row its row, and let the ledgers go on above.
+
+    A camera that is not configured any more takes no numbers: nothing is reserved for it.
+    """
     now_wall_s, recovered = time.time(), storage.recovered
     lost: list[LostRun] = []
     last: dict[str, int] = {}
     for camera, ledger in storage.ledgers.items():
         mark = recovered.marks.get(camera, Mark())
+        ahead = cameras[camera].ahead if camera in cameras else 0
         is_exact = not recovered.other_boot and recovered.damaged is None
         if recovered.damaged is not None:
             # What was reserved is lost with the journal, and a page that went through a power cut may be older.
-            mark = replace(mark, reserved_to=mark.highest + reserve_ahead(camera))
+            mark = replace(mark, reserved_to=mark.highest + ahead)
         recovery = recover(mark, ledger.last if ledger.valid else None, exact=is_exact)
         reason = "the daemon ended with the frame open"
-        lost += [LostRun(camera, *span, Code.INTERRUPTED, reason, now_wall_s) for span in recovery.lost]
+        lost += [
+            LostRun(camera, *span, Code.INTERRUPTED, reason, now_wall_s, simulated=ledger.simulated)
+            for span in recovery.lost
+        ]
         storage.excluded[camera] = mark.excluded
         if recovery.possibly_lost is not None:
             first, to = recovery.possibly_lost
@@ -116,10 +146,10 @@ def _reconcile(storage: Storage, encoder: Callable[[str], Encode], reserve_ahead
             lost.append(LostRun(camera, first, to, Code.INTERRUPTED, reason, now_wall_s, count_is_upper_bound=True))
             storage.excluded[camera] += to - first + 1
         last[camera] = recovery.last
-        storage.journal.reserve(camera, recovery.last + reserve_ahead(camera))
+        storage.journal.reserve(camera, recovery.last + ahead)
     storage.journal.commit(lost, encoder(recovered.stream_id), now_wall_s)
     for camera, ledger in storage.ledgers.items():
-        ledger.begin(last[camera])
+        ledger.begin(last[camera], simulated=cameras[camera].simulated if camera in cameras else ledger.simulated)
     for run in lost:
         what = "at most so many frames lost with the machine" if run.count_is_upper_bound else "frames left open"
         log.warning("camera %s: %s: %d (%d to %d)", run.camera, what, run.count, run.from_frame_id, run.to_frame_id)

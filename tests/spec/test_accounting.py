@@ -24,7 +24,8 @@ from inspectd.lane.driver import LaneDriver
 from inspectd.lane.inbox import CameraShare, WhenFull
 from inspectd.lane.lane import Lane, LanePolicy
 from inspectd.ledger import Ledger
-from inspectd.line import Line, LineSpec
+from inspectd.line import Line
+from inspectd.lineports import LineSpec
 from inspectd.publish.counters import Counters
 from inspectd.publish.effects import Ack, Effect, Read, Send
 from inspectd.publish.journalstate import JournalState
@@ -140,13 +141,13 @@ class Main:
             for first, last in recovery.lost:
                 self.pending.append(LostRun("top", first, last, Code.INTERRUPTED, "found at start", 0.0))
             self.commit()
-            self.ledger.begin(recovery.last)
+            self.ledger.begin(recovery.last, simulated=False)
         else:
-            self.ledger.begin(0)
+            self.ledger.begin(0, simulated=False)
         self.hosts: dict[str, PlayedHost] = {}
         self.drivers = {name: self._driver(name) for name in MODELS}
         plan = DecisionPlan(tuple(MODELS.items()), (), Evaluation.NOT_OK)
-        spec = LineSpec("top", {}, simulated=False, lossless=False, deadline_s=1.0, plan=plan)
+        spec = LineSpec("top", {}, simulated=False, lossless=False, fps=10.0, deadline_s=1.0, plan=plan)
         self.line = Line(
             spec, self.ledger, 0, self.drivers, self.book, lambda: SLOTS, self._host("top"), self.later, clock
         )
@@ -235,10 +236,13 @@ class AccountingMachine(RuleBasedStateMachine):
         self.memory: dict[tuple[int, int], int] = {}
         self.inferred: dict[str, set[int]] = {name: set() for name in MODELS}
         self.reading: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in MODELS}
-        self.stuck: list[tuple[int, int]] = []
+        self.still_read: dict[int, list[dict[str, Any]]] = {}
+        """By life of a stuck model child: what it may still read."""
+        self.stuck: dict[int, list[tuple[int, int]]] = {}
         self.delivered: list[bytes] = []
         self.camera: Camera | None = None
-        self.stuck_handlers: list[str] = []
+        self.stuck_lives: dict[str, list[int]] = {}
+        self.life = 0
         self._start_main()
         self.the_camera_child_starts()
         for model in MODELS:
@@ -337,18 +341,22 @@ class AccountingMachine(RuleBasedStateMachine):
         host.alive = False
         host.take()
         if not reaped:
-            self.stuck += [(self.camera.pool, slot) for slot in self.camera.free]
-            self.stuck_handlers.append("top")
+            self.stuck[self._next_life("top")] = [(self.camera.pool, slot) for slot in self.camera.free]
         self.camera = None
-        self.main.line.on_gone("was ended by SIGKILL", reaped=reaped)
+        self.main.line.on_ending()
+        self.main.line.on_gone("was ended by SIGKILL", life=self.life, reaped=reaped)
 
-    @precondition(lambda self: "top" in self.stuck_handlers)
-    @rule()
-    def the_stuck_camera_child_ends(self) -> None:
-        self.stuck_handlers.remove("top")
-        if "top" not in self.stuck_handlers:
-            self.stuck = []
-            self.main.line.on_reaped()
+    def _next_life(self, name: str) -> int:
+        self.life += 1
+        self.stuck_lives.setdefault(name, []).append(self.life)
+        return self.life
+
+    @precondition(lambda self: self.stuck_lives.get("top"))
+    @rule(last=st.booleans())
+    def a_stuck_camera_child_ends(self, last: bool) -> None:
+        life = self.stuck_lives["top"].pop(-1 if last else 0)
+        del self.stuck[life]
+        self.main.line.on_reaped(life)
 
     # The model children
 
@@ -376,10 +384,9 @@ class AccountingMachine(RuleBasedStateMachine):
     def a_model_child_answers(self, model: str, which: int, word: str) -> None:
         self._models_read()
         reading = self.reading[model]
-        alive = sorted(attempt for attempt in reading if attempt > 0)
-        if not alive:
+        if not reading:
             return
-        attempt = alive[which % len(alive)]
+        attempt = sorted(reading)[which % len(reading)]
         frame = reading.pop(attempt)
         message: Message = {"t": "answer", "a": attempt, "n": frame["frame_id"], "g": frame["generation"], "k": word}
         if word == "done":
@@ -396,22 +403,19 @@ class AccountingMachine(RuleBasedStateMachine):
             return
         host.alive, host.in_repair = False, hopeless
         host.take()
-        if reaped:
-            self.reading[model].clear()
-        else:
-            self.stuck_handlers.append(model)
-        self.main.drivers[model].on_gone("was ended by SIGSEGV", reaped=reaped)
+        left, self.reading[model] = self.reading[model], {}
         if not reaped:
-            self.reading[model] = {-attempt: frame for attempt, frame in self.reading[model].items()}
+            self.still_read[self._next_life(model)] = list(left.values())
+        self.main.drivers[model].on_ending()
+        self.main.drivers[model].on_gone("was ended by SIGSEGV", life=self.life, reaped=reaped)
 
-    @precondition(lambda self: any(name in self.stuck_handlers for name in MODELS))
-    @rule()
-    def the_stuck_model_children_end(self) -> None:
-        for model in MODELS:
-            if model in self.stuck_handlers:
-                self.stuck_handlers = [name for name in self.stuck_handlers if name != model]
-                self.reading[model] = {a: f for a, f in self.reading[model].items() if a > 0}
-                self.main.drivers[model].on_reaped()
+    @precondition(lambda self: any(self.stuck_lives.get(name) for name in MODELS))
+    @rule(last=st.booleans())
+    def a_stuck_model_child_ends(self, last: bool) -> None:
+        model = next(name for name in MODELS if self.stuck_lives.get(name))
+        life = self.stuck_lives[model].pop(-1 if last else 0)
+        del self.still_read[life]
+        self.main.drivers[model].on_reaped(life)
 
     # Time, disk and broker
 
@@ -470,7 +474,7 @@ class AccountingMachine(RuleBasedStateMachine):
         """With everything that it had not committed; its children die with it."""
         self.main.close()
         self.camera = None
-        self.stuck, self.stuck_handlers = [], []
+        self.stuck, self.stuck_lives, self.still_read = {}, {}, {}
         for reading in self.reading.values():
             reading.clear()
         self._start_main()
@@ -487,12 +491,14 @@ class AccountingMachine(RuleBasedStateMachine):
     def what_somebody_reads_is_not_the_cameras(self) -> None:
         """Attempts that were given up still read; a slot is free only when they have answered or were reaped."""
         free = {(self.camera.pool, slot) for slot in self.camera.free} if self.camera else set()
-        for reading in self.reading.values():
-            for frame in reading.values():
+        for frames in (*(reading.values() for reading in self.reading.values()), *self.still_read.values()):
+            for frame in frames:
                 place = frame["pool"], frame["slot"]
                 assert self.memory[place] == frame["frame_id"]
                 assert place not in free
-        assert not free.intersection(self.stuck), "a stuck camera process may still write there"
+        assert not free.intersection(itertools.chain.from_iterable(self.stuck.values())), (
+            "a stuck camera process may still write there"
+        )
 
     @invariant()
     def no_ok_without_a_completed_inference(self) -> None:

@@ -82,12 +82,12 @@ FAULTS = {
     "a camera of a later version": (
         "{kind: simulator}",
         "{kind: rtsp, url: x}",
-        "12: cameras.top.source.kind: `rtsp` is not files or simulator",
+        "12: cameras.top.source.kind: `rtsp` is not files, video or simulator",
     ),
     "a misspelt kind": (
         "{kind: simulator}",
         "{kind: simulater}",
-        "12: cameras.top.source.kind: `simulater` is not files or simulator, did you mean `simulator`?",
+        "12: cameras.top.source.kind: `simulater` is not files, video or simulator, did you mean `simulator`?",
     ),
     "no kind": ("{kind: simulator}", "{seed: 1}", "12: cameras.top.source.kind: is missing; it is files or simulator"),
     "a wrong key of a source": (
@@ -120,8 +120,8 @@ FAULTS = {
     "another task": ("task: detect", "task: ocr", "18: models.defects.task: `ocr` is not detect"),
     "another way to resize": (
         "    task: detect",
-        "    task: detect\n    input: {resize: stretch}",
-        "19: models.defects.input.resize: `stretch`: this way to resize is not in this version of inspectd",
+        "    task: detect\n    input: {resize: squeeze}",
+        "19: models.defects.input.resize: `squeeze` is not",
     ),
     "neither auto nor a number": (
         "    task: detect",

@@ -336,10 +336,9 @@ def test_a_rule_without_classes_names_all_of_its_model() -> None:
     assert decided(plan(rule("all", at=0.5)), defects=done("whatever 0.4")).evaluation is OK
 
 
-def test_the_sentence_uses_the_labels_for_people_and_stays_short() -> None:
-    of = replace(plan(rule("all")), labels={"open": "Unterbrechung"})
-    decision = decided(of, defects=done("open 0.9, open 0.9, a 0.9, b 0.9, c 0.9, d 0.9, e 0.9"))
-    assert decision.details == "2 × Unterbrechung, 1 × a, 1 × b, 1 × c and 2 more: rule all allows 0"
+def test_the_sentence_stays_short() -> None:
+    decision = decided(plan(rule("all")), defects=done("open 0.9, open 0.9, a 0.9, b 0.9, c 0.9, d 0.9, e 0.9"))
+    assert decision.details == "2 × open, 1 × a, 1 × b, 1 × c and 2 more: rule all allows 0"
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 700), (110, 700), (502, 700), (405, 700), (600, 600), (601, 601)])

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from inspectd.decode import DECODERS, Found, Reading, detections
-from inspectd.decode.geometry import letterbox
+from inspectd.decode.geometry import place
 from inspectd.errors import OutputError
 from inspectd.records import Box
 
@@ -24,9 +24,9 @@ def raw_yolo(*rows: tuple[float, float, float, float, int, float]) -> Raw:
     raw = np.zeros((1, 10, 8400), dtype=np.float32)
     raw[0, :4] = np.array([[320], [320], [50], [50]])
     raw[0, 4:] = 0.01
-    for place, (cx, cy, w, h, kind, score) in enumerate(rows):
-        raw[0, :4, place * 100] = cx, cy, w, h
-        raw[0, 4 + kind, place * 100] = score
+    for number, (cx, cy, w, h, kind, score) in enumerate(rows):
+        raw[0, :4, number * 100] = cx, cy, w, h
+        raw[0, 4 + kind, number * 100] = score
     return raw
 
 
@@ -98,7 +98,7 @@ def test_a_score_above_one_is_an_error(score: float) -> None:
         END2END.decode([raw_end2end((1, 1, 9, 9, score, 0))], READING)
 
 
-@pytest.mark.parametrize("kind", [-1.0, 6.0, 2.5])
+@pytest.mark.parametrize("kind", [-1.0, 2.5, 1e6])
 def test_a_class_that_does_not_exist_is_an_error(kind: float) -> None:
     with pytest.raises(OutputError, match="class index"):
         END2END.decode([raw_end2end((1, 1, 9, 9, 0.9, kind))], READING)
@@ -152,7 +152,7 @@ def test_a_thousand_boxes_fit_one_message_of_the_channel() -> None:
     """64 KiB; float32 written out in full would be twice that."""
     rng = np.random.default_rng(0)
     found = Found(rng.random((1000, 4), np.float32) * 640, rng.random(1000, np.float32), np.zeros(1000, np.intp))
-    listed = detections(found, letterbox(4096, 3000, 640, 640), ("open",), "defects")
+    listed = detections(found, place("letterbox", 4096, 3000, 640, 640), ("open",), "defects")
     rows = [[d.class_id, d.confidence, d.box.x, d.box.y, d.box.w, d.box.h] for d in listed]
     assert len(json.dumps(rows, separators=(",", ":"))) < 60_000
 
@@ -160,6 +160,6 @@ def test_a_thousand_boxes_fit_one_message_of_the_channel() -> None:
 def test_a_box_is_given_in_px_of_the_picture_and_not_clipped() -> None:
     """Half an object at the edge: where the other half is, is worth knowing."""
     found = Found(np.array([[-2, 150, 30, 170]], np.float32), np.array([0.5], np.float32), np.array([1]))
-    (detection,) = detections(found, letterbox(1280, 720, 640, 640), ("open", "short"), "defects")
+    (detection,) = detections(found, place("letterbox", 1280, 720, 640, 640), ("open", "short"), "defects")
     assert detection.box == Box(-4, 20, 64, 40)
     assert (detection.class_id, detection.class_name, detection.model) == (1, "short", "defects")

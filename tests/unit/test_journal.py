@@ -32,7 +32,7 @@ def fill(journal: Journal, first: int, count: int, evaluation: Evaluation = Eval
         frames = range(number, min(number + step, first + count))
         records: list[Record] = [inspection(frame, evaluation) for frame in frames]
         journal.commit(records, encode, WALL_S)
-        journal.housekeep(WALL_S)
+        journal.housekeep(WALL_S, ages_count=True)
 
 
 def files(folder: Path) -> list[str]:
@@ -127,7 +127,7 @@ def test_a_new_file_begins_with_each_day_and_is_read_across(tmp_path: Path) -> N
     for day in range(3):
         wall_s = WALL_S + day * DAY_S
         journal.commit([inspection(2 * day + 1), inspection(2 * day + 2)], encode, wall_s)
-        journal.housekeep(wall_s)
+        journal.housekeep(wall_s, ages_count=True)
     assert files(tmp_path)[:2] == ["00000001.sqlite", "00000002.sqlite"]
     assert [row.seq for row in journal.read(2, 5, 10)] == [2, 3, 4, 5]
     assert [row.seq for row in journal.read(2, 6, 3)] == [2, 3, 4]
@@ -151,7 +151,7 @@ def test_when_full_delivered_results_go_first_and_without_a_loss(tmp_path: Path)
     for first in range(1, 1500, 50):
         fill(journal, first, 50, step=25)
         journal.ack(first + 49)
-        journal.housekeep(WALL_S)
+        journal.housekeep(WALL_S, ages_count=True)
     assert journal.take_loss() is None
     assert sum(path.stat().st_size for path in tmp_path.glob("*.sqlite")) < 1.3 * SMALL.max_bytes
     left = [row.seq for row in journal.read(1, 1500, 2000)]
@@ -167,7 +167,7 @@ def test_when_full_of_unsent_results_ok_ones_go_and_each_loss_is_named(tmp_path:
         kinds = [Evaluation.OK if number % 10 else Evaluation.NOT_OK for number in range(first, first + 20)]
         records = [inspection(first + place, kind) for place, kind in enumerate(kinds)]
         journal.commit(records, encode, WALL_S)
-        journal.housekeep(WALL_S)
+        journal.housekeep(WALL_S, ages_count=True)
         loss = journal.take_loss()
         losses += [loss] if loss else []
     named = {seq for loss in losses for first, last in loss.ranges for seq in range(first, last + 1)}
@@ -324,11 +324,11 @@ def test_files_set_aside_go_when_they_are_old(tmp_path: Path) -> None:
     aside = tmp_path / "00000000.sqlite.damaged-20260101T000000Z"
     aside.write_bytes(b"x" * 100)
     os.utime(aside, (WALL_S, WALL_S))
-    journal.housekeep(WALL_S + DAY_S)
+    journal.housekeep(WALL_S + DAY_S, ages_count=True)
     assert aside.exists()
     journal.commit([inspection(1)], encode, WALL_S)
     journal.commit([inspection(2)], encode, WALL_S + 40 * DAY_S)
-    journal.housekeep(WALL_S + 40 * DAY_S)
+    journal.housekeep(WALL_S + 40 * DAY_S, ages_count=True)
     assert not aside.exists()
 
 

@@ -73,6 +73,8 @@ class Owner:
         assert frame is FRAME
         self.readers.remove(reader)
 
+    def model_admitted(self) -> None: ...
+
     def finished(self, frame: Frame, model: str, outcome: Outcome) -> None:
         assert (frame, model) == (FRAME, "defects")
         self.outcomes.append(outcome)
@@ -135,7 +137,8 @@ def test_a_device_error_fails_the_frame_and_poisons_the_child(rig: tuple[LaneDri
 def test_frames_are_answered_at_once_while_the_model_is_in_repair(rig: tuple[LaneDriver, PlayedHost, Owner]) -> None:
     driver, host, owner = rig
     host.in_repair = True
-    driver.on_gone("refused its file", reaped=True)
+    driver.on_ending()
+    driver.on_gone("refused its file", life=1, reaped=True)
     driver.offer(FRAME, 1.0)
     assert driver.is_settled
     driver.on_message({"t": "admitted", "facts": FACTS})

@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from inspectd.camera.pools import Pools
 from inspectd.errors import OutsideError, StaleSlot, WorkerError
 from inspectd.health.progress import ProgressPage, Word
 from inspectd.ledger import Ledger
 from inspectd.records import Frame
+from inspectd.worker import frames
 from inspectd.worker.channel import MESSAGE_MAX_BYTES, Channel, ChannelClosed
-from inspectd.worker.frames import Pool, PoolSpec, create_memory, slot_bytes
+from inspectd.worker.frames import PoolSpec, create_memory, slot_bytes
+from inspectd.worker.pool import Pool
 from inspectd.worker.slots import SlotTable
 
 FRAME = Frame("top", 7, 1, 2, 5, 40, 30, captured_s=0.0, captured_wall_s=0.0)
@@ -40,11 +43,11 @@ def channels() -> Iterator[tuple[Channel, Channel]]:
 def test_a_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "ledger" / "top")
     assert not ledger.valid
-    ledger.begin(41)
+    ledger.begin(41, simulated=True)
     assert [ledger.take(), ledger.take()] == [42, 43]
     ledger.close()
     again = Ledger.open(tmp_path / "ledger" / "top")
-    assert (again.valid, again.last) == (True, 43)
+    assert (again.valid, again.last, again.simulated) == (True, 43, True)
     again.close()
 
 
@@ -82,9 +85,25 @@ def test_a_slot_that_is_overwritten_meanwhile_is_noticed(pool: Pool) -> None:
 def test_a_pool_that_memory_cannot_hold_is_refused_with_the_arithmetic() -> None:
     """A sparse memfd would end in SIGBUS in the middle of a shift, and taking it all would wake the OOM killer."""
     spec = PoolSpec("top", 1, 1_000_000, slot_bytes(8000, 8000))
-    sum_told = r"top: no memory for the frame pool: 1000000 slots × 192.0 MB = 192\d+ MB, \d+ MB are available"
+    sum_told = (
+        r"top: no memory for the frame pool: 1000000 slots × 192.0 MB = 192\d+ MB, at most \d+ MB may be taken now"
+    )
     with pytest.raises(OutsideError, match=sum_told):
         create_memory(spec)
+
+
+def test_a_picture_that_needs_too_much_memory_is_forgotten_and_the_pool_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One huge picture ended the camera for good: each new child was killed for the memory that it had asked for."""
+    pools = Pools("top", lambda: 4)
+    pools.need(slot_bytes(40, 30))
+    assert pools.provide() is not None
+    monkeypatch.setattr(frames, "available_bytes", lambda: 1_000_000)
+    pools.need(slot_bytes(4000, 3000))
+    with pytest.raises(OutsideError, match="top: no memory for the frame pool"):
+        pools.provide()
+    assert pools.provide() is None
+    assert pools.slots == 4
+    pools.close()
 
 
 def test_a_slot_is_free_when_its_last_reader_let_go() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from inspectd.records import CameraFacts
 
-Pixels = NDArray[np.uint8]
+if TYPE_CHECKING:  # main knows of cameras and touches no pixel: it does without NumPy
+    import numpy as np
+    from numpy.typing import NDArray
+
+Pixels: TypeAlias = "NDArray[np.uint8]"
 """Height × width × 3, BGR, C-contiguous; grey pictures have three equal channels."""
 
 

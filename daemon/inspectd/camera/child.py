@@ -16,11 +16,12 @@ from inspectd.health.progress import ProgressPage, Word
 from inspectd.ledger import Ledger
 from inspectd.records import Code
 from inspectd.worker.channel import Channel
-from inspectd.worker.frames import Pool, PoolSpec, slot_bytes
+from inspectd.worker.frames import PoolSpec, slot_bytes
+from inspectd.worker.pool import Pool
 
 TURN_S = 0.1
 """Longest wait at one place, so that messages are read in time."""
-GROW_S = 5.0
+GROW_S = 3.0
 """Main answers with a larger pool within this time, or the picture is recorded as too large."""
 
 
@@ -33,7 +34,10 @@ def run_camera(name: str, channel: Channel, progress: ProgressPage) -> None:
     try:
         facts = source.open(message["first"], ledger.last + 1)
         channel.send({"t": "opened", "facts": asdict(facts), "bytes": slot_bytes(facts.width_px, facts.height_px)})
-        _Loop(channel, progress, ledger, source, lossless=message["lossless"]).run()
+        loop = _Loop(channel, progress, ledger, source, lossless=message["lossless"])
+        if message["skip"]:
+            loop.give_up_next("the camera process died twice of it")
+        loop.run()
     finally:
         source.close()
 
@@ -47,7 +51,14 @@ class _Loop:
         self._pool: Pool | None = None
         self._free: list[int] = []
         self._generation = 0
-        self._stop = self._ended = False
+        self._stop = self._ended = self._refused = False
+
+    def give_up_next(self, reason: str) -> None:
+        """Give the next picture its number and no look: a file that crashes the decoder must not be met for ever."""
+        wall_s = time.time()
+        self._announce(
+            _lost(self._ledger.take(), Code.PICTURE_UNREADABLE, reason, Unreadable(reason, time.monotonic(), wall_s))
+        )
 
     def run(self) -> None:
         while not self._stop:
@@ -101,7 +112,8 @@ class _Loop:
         height, width = picture.pixels.shape[:2]
         self._channel.send_patiently({"t": "grow", "bytes": slot_bytes(width, height)}, TURN_S)
         deadline_s = time.monotonic() + GROW_S
-        while not self._stop and time.monotonic() < deadline_s:
+        self._refused = False
+        while not self._stop and not self._refused and time.monotonic() < deadline_s:
             self._read_messages()
             if self._pool is not None and self._pool.fits(picture.pixels):
                 return self._pool
@@ -116,6 +128,8 @@ class _Loop:
             elif message["t"] == "pool":
                 self._pool = Pool(PoolSpec(**message["spec"]), descriptors[0])
                 self._free = list(message["free"])
+            elif message["t"] == "full":
+                self._refused = True
             elif message["t"] == "stop":
                 self._stop = True
 

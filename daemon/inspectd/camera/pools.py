@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable
 
-from inspectd.errors import WorkerError
+from inspectd.errors import OutsideError, WorkerError
 from inspectd.records import Frame
 from inspectd.worker.frames import PoolSpec, create_memory
 from inspectd.worker.slots import SlotTable
@@ -19,8 +19,8 @@ class Pools:
         self._needed_bytes = 0
         self._pools: dict[int, tuple[PoolSpec, int, SlotTable]] = {}
         self._current = 0
-        self._quarantined: set[int] = set()
-        """Pools that a stuck camera process may still write to."""
+        self._quarantined: dict[int, int] = {}
+        """Pool → the life of the stuck camera process that may still write to it."""
 
     @property
     def slots(self) -> int:
@@ -32,11 +32,20 @@ class Pools:
         self._needed_bytes = max(self._needed_bytes, slot_bytes)
 
     def provide(self) -> tuple[PoolSpec, int] | None:
-        """Make a pool unless the current one will do; returns the new one. Raises OutsideError without memory."""
-        if self._current in self._pools and self._pools[self._current][0].slot_bytes >= self._needed_bytes:
+        """Make a pool unless the current one will do; returns the new one.
+
+        Raises OutsideError without memory; the size that was asked for is then forgotten again.
+        """
+        slots = self._slots()
+        now = self._pools[self._current][0] if self._current in self._pools else None
+        if now is not None and now.slot_bytes >= self._needed_bytes and now.slots >= slots:
             return None
-        spec = PoolSpec(self._camera, max(self._pools, default=self._current) + 1, self._slots(), self._needed_bytes)
-        descriptor = create_memory(spec)
+        spec = PoolSpec(self._camera, max(self._pools, default=self._current) + 1, slots, self._needed_bytes)
+        try:
+            descriptor = create_memory(spec)
+        except OutsideError:
+            self._needed_bytes = 0 if now is None else now.slot_bytes
+            raise
         self._pools[spec.pool] = (spec, descriptor, SlotTable(spec.slots))
         self._current = spec.pool
         return spec, descriptor
@@ -78,15 +87,15 @@ class Pools:
         """Every free slot of the current pool, for a child that begins with it."""
         return self._pools[self._current][2].free_slots()
 
-    def quarantine(self) -> None:
+    def quarantine(self, life: int) -> None:
         """The camera process could not be killed: its pool is kept from everybody else until it ends."""
         if self._current in self._pools:
-            self._quarantined.add(self._current)
+            self._quarantined[self._current] = life
             self._current = max(self._pools) + 1
 
-    def release_quarantined(self) -> list[PoolSpec]:
-        """The stuck process has ended; returns the pools that nobody needs any more."""
-        self._quarantined.clear()
+    def release_quarantined(self, life: int) -> list[PoolSpec]:
+        """That stuck process has ended; returns the pools that nobody needs any more."""
+        self._quarantined = {pool: holder for pool, holder in self._quarantined.items() if holder != life}
         return self.drop_empty()
 
     def drop_empty(self) -> list[PoolSpec]:

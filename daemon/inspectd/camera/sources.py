@@ -32,9 +32,26 @@ def _simulator(camera: str, options: dict[str, Any]) -> Source:
     )
 
 
-SIMULATED_KINDS = frozenset({"files", "simulator"})
+def _video(camera: str, options: dict[str, Any]) -> Source:
+    from inspectd.camera.video import Video
+
+    return Video(
+        camera,
+        Path(options["path"]),
+        fps=options["fps"],
+        max_fps=options["max_fps"],
+        loop=options["loop"],
+        lossless=options["pace"] == "lossless",
+    )
+
+
+SIMULATED_KINDS = frozenset({"files", "simulator", "video"})
 """Pictures of these are not of a part that passes now: they never count as production."""
-_SOURCES: dict[str, Callable[[str, dict[str, Any]], Source]] = {"files": _files, "simulator": _simulator}
+_SOURCES: dict[str, Callable[[str, dict[str, Any]], Source]] = {
+    "files": _files,
+    "simulator": _simulator,
+    "video": _video,
+}
 
 
 def create_source(camera: str, options: dict[str, Any]) -> Source:

@@ -19,7 +19,8 @@ from inspectd.errors import DeviceError, EngineError, OutputError, StaleSlot
 from inspectd.health.progress import ProgressPage, Word
 from inspectd.records import Detection, Frame
 from inspectd.worker.channel import Channel, ChannelClosed
-from inspectd.worker.frames import Pool, PoolSpec
+from inspectd.worker.frames import PoolSpec
+from inspectd.worker.pool import Pool
 
 TURN_S = 1.0
 NICE = 5
@@ -58,7 +59,10 @@ class _Loop:
         self._pools: dict[tuple[str, int], Pool] = {}
         self._lock = threading.Lock()
         self._running: dict[int, int] = {}
+        self._begun = 0
+        """Highest attempt that was begun; they come in order."""
         self._cancelled: set[int] = set()
+        """Attempts that are cancelled before they have begun."""
         self._threads = [
             threading.Thread(target=self._serve, args=(request,), name=f"request {request}", daemon=True)
             for request in range(requests)
@@ -90,12 +94,13 @@ class _Loop:
             thread.join(TURN_S)
 
     def _cancel(self, attempt: int) -> None:
+        """Under the lock: a moment later the request may have another picture, and the cancel would meet that."""
         with self._lock:
             request = self._running.get(attempt)
-            if request is None:
-                self._cancelled.add(attempt)  # not begun yet, or answered already
-        if request is not None:
-            self._engine.cancel(request)
+            if request is not None:
+                self._engine.cancel(request)
+            elif attempt > self._begun:
+                self._cancelled.add(attempt)
 
     def _serve(self, request: int) -> None:
         """One request's thread. Anything unforeseen ends the process: a thread that died in silence would hang jobs."""
@@ -127,8 +132,10 @@ class _Loop:
         if pool is None:
             raise StaleSlot(f"{frame.camera}/{self._name}: pool {frame.pool} is not known here")
         with self._lock:
-            if attempt in self._cancelled:
-                self._cancelled.discard(attempt)
+            self._begun = max(self._begun, attempt)
+            was_cancelled = attempt in self._cancelled
+            self._cancelled = {later for later in self._cancelled if later > self._begun}
+            if was_cancelled:
                 raise EngineError(f"{frame.camera}/{self._name}: frame {frame.frame_id} was cancelled before it began")
             self._running[attempt] = request
         try:

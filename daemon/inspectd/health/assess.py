@@ -37,16 +37,16 @@ class Assessor:
         self._stages = stages
         self._last = {stage.name: (-1, now) for stage in stages}
 
-    def assess(self, now: float) -> list[str]:
-        """What stands still, a line each; empty when all is well. `now` is the monotonic clock."""
-        stalled: list[str] = []
+    def assess(self, now: float) -> dict[str, str]:
+        """What stands still: stage → in words; empty when all is well. `now` is the monotonic clock."""
+        stalled: dict[str, str] = {}
         for stage in self._stages:
             reading = stage.read()
             finished, since_s = self._last[stage.name]
             if reading.finished != finished or not reading.has_work or reading.excuse is not None:
                 self._last[stage.name] = (reading.finished, now)
             elif now - since_s > stage.limit_s:
-                stalled.append(
+                stalled[stage.name] = (
                     f"{stage.name}: has work and finished none for {now - since_s:.1f} s (limit {stage.limit_s:g} s)"
                 )
         return stalled

@@ -29,6 +29,7 @@ class Notifier:
 
     def status(self, text: str) -> None:
         """One line for `systemctl status`, sent when it changes."""
+        text = " ".join(text.split())  # a second line would be another field to systemd
         if text != self._status:
             self._status = text
             self._send(f"STATUS={text}")

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
+from inspectd.decode.names import class_name
 from inspectd.errors import WorkerError
 from inspectd.lane.lane import Action, Cancel, Finish, Kill, Lane, Release, Start
 from inspectd.records import Box, Code, Detection, Done, Failed, Frame, ModelFacts, ModelRun, Outcome
-from inspectd.worker.channel import Message
+from inspectd.worker.channel import Message, understood
 from inspectd.worker.frames import PoolSpec
-from inspectd.worker.host import Later, MakeHost, Timer
+from inspectd.worker.ports import Later, MakeHost, Timer
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,9 @@ class FrameOwner(Protocol):
     def finished(self, frame: Frame, model: str, outcome: Outcome) -> None:
         """The model's word on the frame."""
 
+    def model_admitted(self) -> None:
+        """A model's child has so and so many requests: there may be need of more slots."""
+
 
 class LaneDriver:
     """One model: its lane, its child, its timer."""
@@ -54,6 +58,10 @@ class LaneDriver:
         self.facts: ModelFacts | None = None
         self.on_change: Callable[[], None] = lambda: None
         """Called when the child was admitted, lost or given up."""
+        self.on_first_file: Callable[[str], None] = lambda _: None
+        """Called with the hash of the model file when the first child was admitted with it."""
+        self._pinned: str | None = None
+        """From then on this file is held to: another one under the same name is another recipe."""
         self.repair: str | None = None
         """Why there is no child and none is expected soon."""
         self._clock = clock
@@ -61,8 +69,8 @@ class LaneDriver:
         self._timer: Timer | None = None
         self._timer_due_s: float | None = None
         self._owners: Mapping[str, FrameOwner] = {}
-        self._unreaped: list[Release] = []
-        self._reason = ""
+        self._unreaped: dict[int, list[Release]] = {}
+        """By life: slots that stuck children may still read."""
         self.host = make_host(self)
 
     def start(self, owners: Mapping[str, FrameOwner]) -> None:
@@ -91,7 +99,7 @@ class LaneDriver:
 
     def describe(self, outcome: Outcome) -> ModelRun:
         """One entry of models[] in the result."""
-        facts = self.facts
+        facts = outcome.by if isinstance(outcome, Done) else self.facts
         return ModelRun(
             model=self.name,
             task=self._task,
@@ -105,24 +113,30 @@ class LaneDriver:
 
     def on_hello(self) -> None:
         """Host: the child listens."""
-        self.host.send({"t": "load", "spec": self._spec})
+        pinned = {} if self._pinned is None else {"sha256": self._pinned}
+        self.host.send({"t": "load", "spec": self._spec | pinned})
 
     def on_message(self, message: Message) -> None:
         """Host: an answer, or the admission."""
-        if message["t"] == "admitted":
-            self._admit(message["facts"])
-        elif message["t"] == "answer":
+        if message.get("t") == "admitted":
+            with understood(f"model {self.name}"):
+                facts = ModelFacts(**{**message["facts"], "classes": tuple(message["facts"]["classes"])})
+            self._admit(facts)
+        elif message.get("t") == "answer":
             self._answer(message)
         else:
-            raise WorkerError(f"model {self.name}: unknown message {message['t']!r}")
+            raise WorkerError(f"model {self.name}: unknown message {message.get('t')!r}")
 
-    def on_gone(self, reason: str, *, reaped: bool) -> None:
+    def on_ending(self) -> None:
+        """Host: the child is dead: begin nothing more on it."""
+        self.lane.hold()
+
+    def on_gone(self, reason: str, *, life: int, reaped: bool) -> None:
         """Host: the child is gone."""
         self.facts = None
-        self._reason = reason
         actions = self.lane.child_gone(f"{self.name}: {reason}", self._clock())
         if not reaped:
-            self._unreaped += [action for action in actions if isinstance(action, Release)]
+            self._unreaped[life] = [action for action in actions if isinstance(action, Release)]
             actions = [action for action in actions if not isinstance(action, Release)]
         self._act(actions)
         if self.host.in_repair:
@@ -130,13 +144,19 @@ class LaneDriver:
             self._act(self.lane.give_up(self.repair))
         self.on_change()
 
-    def on_reaped(self) -> None:
+    def on_reaped(self, life: int) -> None:
         """Host: the stuck child has ended: its slots are free now."""
-        held, self._unreaped = self._unreaped, []
-        self._act(held)
+        self._act(self._unreaped.pop(life, []))
 
-    def _admit(self, facts: dict[str, Any]) -> None:
-        self.facts = ModelFacts(**{**facts, "classes": tuple(facts["classes"])})
+    def end(self, reason: str) -> None:
+        """The daemon stops: what still waits is answered now."""
+        self._act(self.lane.give_up(reason))
+
+    def _admit(self, facts: ModelFacts) -> None:
+        if self._pinned is None:
+            self._pinned = facts.hash
+            self.on_first_file(facts.hash)
+        self.facts = facts
         self.repair = None
         self.host.ready()
         for owner in self._owners.values():
@@ -145,34 +165,33 @@ class LaneDriver:
         log.info(
             "model %s: admitted on %s (%s, %d requests, %.1f ms an inference at warm-up)",
             self.name,
-            self.facts.device,
-            self.facts.precision,
-            self.facts.requests,
-            self.facts.warmup_p95_s * 1000,
+            facts.device,
+            facts.precision,
+            facts.requests,
+            facts.warmup_p95_s * 1000,
         )
-        self._act(self.lane.child_ready(self.facts.requests, self._clock()))
+        self._act(self.lane.child_ready(facts.requests, self._clock()))
+        for owner in self._owners.values():
+            owner.model_admitted()
         self.on_change()
 
     def _answer(self, message: Message) -> None:
-        word, frame = message["k"], self.lane.frame_of(message["a"])
-        if frame is not None and (message["n"], message["g"]) != (frame.frame_id, frame.generation):
-            word, message["why"] = "stale", f"answer for frame {message['n']}, asked was {frame.frame_id}"
-        outcome = self._done(message) if word == "done" else self._failed(word, message["why"])
-        self._act(self.lane.answer(message["a"], outcome, self._clock(), again=word not in _FINAL))
-        if word == "device":
-            self.host.kill(f"device error: {message['why']}")
+        with understood(f"model {self.name}"):
+            attempt, word = int(message["a"]), str(message["k"])
+            frame = self.lane.frame_of(attempt)
+            if frame is not None and (message["n"], message["g"]) != (frame.frame_id, frame.generation):
+                word, message["why"] = "stale", f"answer for frame {message['n']}, asked was {frame.frame_id}"
+            outcome = self._done(message) if word == "done" else _failed(word, str(message["why"]))
+        self._act(self.lane.answer(attempt, outcome, self._clock(), again=word not in _FINAL))
+        if isinstance(outcome, Failed) and word == "device":
+            self.host.kill(f"device error: {outcome.reason}")
 
     def _done(self, message: Message) -> Done:
-        if self.facts is None:
+        facts = self.facts
+        if facts is None:
             raise WorkerError(f"model {self.name}: an answer before the admission")
-        classes = self.facts.classes
-        detections = tuple(
-            Detection(int(row[0]), classes[int(row[0])], row[1], Box(*row[2:6]), self.name) for row in message["d"]
-        )
-        return Done(detections, message["s"])
-
-    def _failed(self, word: str, why: str) -> Failed:
-        return Failed(Code.MODEL_OUTPUT if word == "output" else Code.MODEL_ERROR, why)
+        detections = tuple(_detection(row, facts.classes, self.name) for row in message["d"])
+        return Done(detections, float(message["s"]), by=facts)
 
     def _act(self, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -208,3 +227,14 @@ class LaneDriver:
     def _tick(self) -> None:
         self._timer, self._timer_due_s = None, None
         self._act(self.lane.tick(self._clock()))
+
+
+def _failed(word: str, why: str) -> Failed:
+    return Failed(Code.MODEL_OUTPUT if word == "output" else Code.MODEL_ERROR, why)
+
+
+def _detection(row: Sequence[float], classes: Sequence[str], model: str) -> Detection:
+    class_id, confidence, x, y, w, h = row
+    if class_id < 0:
+        raise ValueError(f"class {class_id}")
+    return Detection(int(class_id), class_name(classes, int(class_id)), confidence, Box(x, y, w, h), model)

@@ -30,11 +30,6 @@ class Job:
     attempts: int = 0
     """Attempts that were begun."""
 
-    @property
-    def key(self) -> tuple[str, int]:
-        """Camera and frame number."""
-        return self.frame.camera, self.frame.frame_id
-
 
 @dataclass(frozen=True, slots=True)
 class CameraShare:

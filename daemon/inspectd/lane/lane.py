@@ -152,7 +152,7 @@ class Lane:
 
     def child_gone(self, reason: str, now: float) -> list[Action]:
         """The child is reaped: it reads no slot any more, and what it had is tried again or has failed."""
-        self._requests, self._killing = 0, False
+        self._requests = 0
         actions: list[Action] = [Release(number, lost.job.frame) for number, lost in self._lost.items()]
         self._lost.clear()
         running, self._running = self._running, {}
@@ -160,6 +160,10 @@ class Lane:
             actions.append(Release(number, attempt.job.frame))
             actions += self._again_or(attempt.job, Failed(Code.MODEL_ERROR, reason, attempt.job.attempts), now)
         return actions
+
+    def hold(self) -> None:
+        """The child is dying: begin nothing more on it. Ends with child_ready."""
+        self._killing = True
 
     def give_up(self, reason: str) -> list[Action]:
         """There is no child and none is expected soon: frames are answered at once until child_ready."""
@@ -219,6 +223,9 @@ class Lane:
             if job.deadline_s <= now:
                 actions.append(self._finish(job, self._expired(job)))
                 continue
+            if self._is_hopeless(job, now):
+                actions.append(self._finish(job, self._skipped(job)))
+                continue
             number, self._next_attempt = self._next_attempt, self._next_attempt + 1
             job = replace(job, attempts=job.attempts + 1)
             self._running[number] = _Attempt(job, min(now + self.policy.timeout_s, job.deadline_s))
@@ -227,12 +234,21 @@ class Lane:
 
     def _again_or(self, job: Job, outcome: TimedOut | Failed, now: float) -> list[Action]:
         """Another attempt if one is left and the deadline leaves room for a typical inference."""
-        typical_s = median(self._recent_s) if self._recent_s else 0.0
-        if job.attempts > self.policy.retries or now + typical_s >= job.deadline_s:
+        if job.attempts > self.policy.retries or now + self._typical_s() >= job.deadline_s:
             return [self._finish(job, outcome)]
         self.stats.retried += 1
         self._inbox.put_back(job)
         return []
+
+    def _is_hopeless(self, job: Job, now: float) -> bool:
+        """Whether an attempt would only take the device from frames that can still be in time.
+
+        With nobody else waiting it is tried all the same: how else would a typical duration come down again?
+        """
+        return len(self._inbox) > 0 and now + self._typical_s() >= job.deadline_s
+
+    def _typical_s(self) -> float:
+        return median(self._recent_s) if self._recent_s else 0.0
 
     def _finish(self, job: Job, outcome: Outcome) -> Finish:
         stats = self.stats
@@ -255,6 +271,10 @@ class Lane:
     def _dropped(self, job: Job) -> Dropped:
         depth = self.policy.shares[job.frame.camera].depth
         return Dropped(Code.QUEUE_FULL, f"{self._name(job)}: queue full ({depth} waiting)", job.attempts)
+
+    def _skipped(self, job: Job) -> Dropped:
+        reason = f"{self._name(job)}: overload: an inference of {self._typical_s():.3f} s would end after the deadline"
+        return Dropped(Code.SKIPPED_BY_POLICY, reason, job.attempts)
 
     def _too_late(self, job: Job, now: float) -> TimedOut:
         limit_s = self.policy.timeout_s

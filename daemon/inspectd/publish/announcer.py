@@ -7,7 +7,6 @@ part goes by now, and what it says is "not inspected".
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,14 +16,13 @@ from inspectd.publish.counters import Counters
 from inspectd.publish.effects import Row
 from inspectd.publish.journal import Loss, Recovered
 from inspectd.publish.writerport import Commit
-from inspectd.records import Inspection, LostRun, Record
+from inspectd.records import Code, Inspection, LostRun, Record
 
 log = logging.getLogger(__name__)
 
 VERDICT_MARGIN_S = 2.0
 """A verdict is worth something until its deadline and so much more (MQTT-CONTRACT)."""
 LAST_RESULT_PERIOD_S = 1.0
-COMMITS_REMEMBERED = 512
 
 
 class Wire(Protocol):
@@ -78,10 +76,10 @@ class Announcer:
         """Called when `trouble` or `failure` changed."""
         self.on_progress: Callable[[], None] = lambda: None
         """Called after each commit."""
-        self.on_renewal: Callable[[Recovered], None] = lambda _: None
+        self.on_renewal: Callable[[], None] = lambda: None
         """Called when a new stream has begun."""
-        self.commits = 0
-        self.commit_durations_s: deque[float] = deque(maxlen=COMMITS_REMEMBERED)
+        self.results_lost = 0
+        """Unsent results that were given up since the start."""
         self._wire, self._accounts, self._wording, self._clock = wire, accounts, wording, clock
         self._latest: dict[str, tuple[Inspection, int]] = {}
         self._told_s: dict[str, float] = {}
@@ -89,15 +87,12 @@ class Announcer:
     def on_commit(self, commit: Commit) -> None:
         """Rows are on the disk: account, then publish."""
         self.counters = commit.counters
-        self.commits += 1
         rows: list[PublishedRow] = []
         for committed in commit.rows:
             self._account(committed.record)
             if committed.seq is not None and committed.payload is not None:
                 rows.append(PublishedRow(committed.seq, committed.payload))
                 self._announce(committed.record, committed.seq)
-        if commit.rows:
-            self.commit_durations_s.append(commit.commit_s)
         self._wire().committed(rows)
         self.on_progress()
 
@@ -107,27 +102,21 @@ class Announcer:
             self._send_verdict(record, 0)
 
     def on_trouble(self, reason: str | None) -> None:
-        """Nothing can be committed, or it can again."""
-        if reason is None:
-            log.info("journal: results are committed again")
-        else:
-            log.error("journal: results cannot be committed: %s", reason)
+        """Nothing can be committed, or it can again (the writer has logged it)."""
         self.trouble = reason
         self.on_change()
 
     def on_loss(self, loss: Loss) -> None:
-        """Unsent results had to be given up: the journal is full."""
-        spans = ", ".join(f"{first} to {last}" for first, last in loss.ranges)
-        log.error("journal: full: %d unsent results given up (seq %s of stream %s)", loss.count, spans, loss.stream_id)
+        """Unsent results had to be given up: the journal is full (the writer has logged which)."""
+        self.results_lost += loss.count
 
     def on_new_stream(self, recovered: Recovered) -> None:
         """The journal was damaged and set aside: counting begins anew."""
-        log.error("journal: %s; new stream %s", recovered.damaged, recovered.stream_id)
         self.counters = recovered.counters
         for camera, mark in recovered.marks.items():
             if camera in self._accounts:
                 self._accounts[camera].excluded = mark.excluded
-        self.on_renewal(recovered)
+        self.on_renewal()
 
     def on_failure(self, error: Exception) -> None:
         """The writer's thread has ended: without it nothing may be inspected."""
@@ -148,7 +137,8 @@ class Announcer:
     def _announce(self, record: Record, seq: int) -> None:
         if not isinstance(record, Inspection):
             return
-        self._send_verdict(record, seq)
+        if record.decision.code != Code.NOT_COMMITTED:
+            self._send_verdict(record, seq)  # a 700 was told when it became one
         self._latest[record.camera] = (record, seq)
         self._tell_last_result(record.camera)
 

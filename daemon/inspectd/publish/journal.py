@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -156,13 +157,17 @@ class Journal:
         """Keep the payload that cannot be sent as a dead letter, its substitute (if any) in its place; at once."""
         self._files.bury(seq, reason, substitute, now_wall_s)
 
-    def housekeep(self, now_wall_s: float) -> None:
-        """Do between commits what would hold them up: move the log into the file, remove what is too much."""
+    def housekeep(self, now_wall_s: float, *, ages_count: bool) -> None:
+        """Do between commits what would hold them up: move the log into the file, remove what is too much.
+
+        `ages_count` False: nothing goes for its age, for the wall clock cannot be believed.
+        """
         if self._files.newest.checkpoint_if_due(self._limits.log_bytes):
             self._files.measure()
         if self._tidy_asked or self._files.total_bytes > self._limits.max_bytes:
             self._tidy_asked = False
-            tidy(self._files, self.state, self._limits, now_wall_s, disk_full=False)
+            limits = self._limits if ages_count else replace(self._limits, keep_days=math.inf)
+            tidy(self._files, self.state, limits, now_wall_s, disk_full=False)
 
     def make_room(self, now_wall_s: float) -> None:
         """Give up the next file, or part of one, because the disk is full."""

@@ -24,7 +24,7 @@ from inspectd.publish.reports import Automatic, CameraState, Meta, MetaModel, Re
 from inspectd.publish.writer import Writer
 
 COUNTERS_PERIOD_S = 10
-COMMIT_LIMIT_S = 2.0
+PATIENCE_S = 2.0
 """A record that waits longer than this for the disk makes the station not ready."""
 
 
@@ -43,7 +43,7 @@ class Parts:
     announcer: Announcer
     writer: Writer
     publisher: Callable[[], Publisher]
-    recipe: RecipeFacts
+    recipe: Callable[[], RecipeFacts]
     configuration_hash: str
     boot_id: str
 
@@ -66,16 +66,17 @@ class Reporter:
     def reasons(self) -> list[str]:
         """Why the station is not ready, a short sentence each; empty when it is."""
         parts = self._parts
-        found = [f"camera {name}: {_trouble_of(line)}" for name, line in parts.lines.items() if not _is_fit(line)]
+        now = self._clock()
+        found = [f"camera {name}: {_trouble_of(line)}" for name, line in parts.lines.items() if not line.is_fit(now)]
         found += [
             f"model {name}: {lane.host.trouble or 'is being loaded'}"
             for name, lane in parts.lanes.items()
             if lane.facts is None and name in parts.required
         ]
-        waiting_s = parts.writer.pending_since(self._clock())
+        waiting_s = parts.writer.pending_since(now)
         if parts.announcer.trouble is not None:
             found.append(f"journal: {parts.announcer.trouble}")
-        elif waiting_s is not None and waiting_s > COMMIT_LIMIT_S:
+        elif waiting_s is not None and waiting_s > PATIENCE_S:
             found.append(f"journal: a result has waited {waiting_s:.0f} s for the disk")
         return found
 
@@ -114,12 +115,12 @@ class Reporter:
             degraded=bool(degraded),
             reasons=(*reasons, *degraded),
             simulation=any(line.spec.simulated for line in parts.lines.values()),
-            recipe=parts.recipe,
+            recipe=parts.recipe(),
             jobs_in_flight=sum(line.in_flight for line in parts.lines.values()),
             jobs_max=sum(line.slots for line in parts.lines.values()),
             since_wall_s=self._since_wall_s,
             cameras={
-                name: CameraState("continuous", line.facts is not None, self.serving and _is_fit(line))
+                name: CameraState("continuous", line.facts is not None, self.serving and line.is_fit(self._clock()))
                 for name, line in parts.lines.items()
             },
         )
@@ -161,8 +162,11 @@ class Reporter:
     def numbers(self) -> tuple[dict[str, int], dict[str, int]]:
         """Captured and in flight, by camera: from the ledgers and the accounts, not from the counters."""
         parts = self._parts
-        captured = {name: line.captured for name, line in parts.lines.items()}
-        in_flight = {name: line.in_flight for name, line in parts.lines.items()}
+        captured: dict[str, int] = {}
+        in_flight: dict[str, int] = {}
+        for name, line in parts.lines.items():
+            last = line.ledger.last  # once: the camera goes on numbering meanwhile
+            captured[name], in_flight[name] = line.accounts.captured(last), line.accounts.in_flight(last)
         for name, (ledger, accounts) in parts.retired.items():
             captured[name], in_flight[name] = accounts.captured(ledger.last), 0
         return captured, in_flight
@@ -196,20 +200,19 @@ class Reporter:
                 boot_id=parts.boot_id,
                 commands=parts.publisher().commands,
                 configuration_hash=parts.configuration_hash,
-                recipes=(parts.recipe,),
+                recipes=(parts.recipe(),),
                 models=tuple(models),
                 cameras=tuple(line.facts for line in parts.lines.values() if line.facts is not None),
             )
         )
 
 
-def _is_fit(line: Line) -> bool:
-    """Whether the camera gives frames, or has given all that it had."""
-    return line.facts is not None and (line.has_given_a_frame or line.is_ended)
-
-
 def _trouble_of(line: Line) -> str:
-    return line.host.trouble or ("has given no frame yet" if line.facts is not None else "is being opened")
+    if line.host.trouble:
+        return line.host.trouble
+    if line.facts is None:
+        return "is being opened"
+    return "gives no frames any more" if line.has_given_a_frame else "has given no frame yet"
 
 
 def _lane_text(name: str, lane: LaneDriver) -> str:

@@ -6,13 +6,12 @@ from collections import deque
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from inspectd.decide import uncommitted
 from inspectd.publish.intervals import IntervalSet
-from inspectd.records import Code, Decision, Evaluation, Inspection, LostRun, Record, ResultState
+from inspectd.records import Code, Inspection, LostRun, Record
 
 CAPACITY_RECORDS = 10_000
 """MQTT-CONTRACT "Fail-safe": 80 s at 120/s."""
-_KEPT_CODES = frozenset({Code.PART_ID, Code.RECIPE, Code.NOT_COMMITTED})
-"""Codes that come before 700 where several apply."""
 
 _RunKey = tuple[str, bool, bool]
 """camera, simulated, count_is_upper_bound."""
@@ -83,10 +82,13 @@ class Ring:
                     self._entries.append(_Entry(run, overflow.submitted_s, tried=True))
             self._overflow.clear()
 
-    def tried_in_vain(self, reason: str) -> tuple[Inspection, ...]:
-        """Turn every result that waits into a 700, and give those that are turned now: each is given once."""
+    def tried_in_vain(self, reason: str, *, beyond: int = 0) -> tuple[Inspection, ...]:
+        """Turn every result that waits into a 700, and give those that are turned now: each is given once.
+
+        The oldest `beyond` are on their way to the disk as they are.
+        """
         turned: list[Inspection] = []
-        for entry in self._entries:
+        for entry in islice(self._entries, beyond, None):
             if not entry.tried:
                 entry.tried = True
                 if isinstance(entry.record, Inspection):
@@ -96,10 +98,6 @@ class Ring:
 
 
 def not_committed(inspection: Inspection, reason: str) -> Inspection:
-    """Give the record of a result that could not be committed in time. 601 and 600 stay: they come first."""
-    if inspection.decision.code in _KEPT_CODES:
-        return inspection
-    decision = Decision(
-        ResultState.FAILED, Evaluation.UNDEFINED, Code.NOT_COMMITTED, f"the result could not be committed: {reason}"
-    )
-    return replace(inspection, decision=decision)
+    """Give the record of a result that could not be committed in time."""
+    told = uncommitted(inspection.decision, f"the result could not be committed: {reason}")
+    return replace(inspection, decision=told)

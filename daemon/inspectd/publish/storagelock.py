@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -35,8 +36,9 @@ class StorageLock:
                 f"{path} is in use by the inspectd with pid {holder}; stop that one,"
                 " or give this one a storage.path of its own"
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without the pid in it
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
         return cls(descriptor)
 
     def release(self) -> None:

@@ -79,10 +79,10 @@ class Writer:
             lost = not_committed(record, "too many records wait for the disk")
             self._loop.call_soon(self._listener.on_uncommitted, (lost,))
 
-    def ack(self, seq: int) -> None:
-        """Note that everything up to `seq` is delivered; on the disk within a second."""
+    def ack(self, stream_id: str, seq: int) -> None:
+        """Note that everything of a stream up to `seq` is delivered; on the disk within a second."""
         with self._shared.changed:
-            self._shared.notes.acked = (self.stream_id, seq)
+            self._shared.notes.acked = (stream_id, seq)
             self._noted()
 
     def reserve(self, camera: str, to: int) -> None:
@@ -107,6 +107,18 @@ class Writer:
     def dead_letter(self, seq: int, reason: str, substitute: bytes | None) -> asyncio.Future[None]:
         """Put a payload aside that cannot be sent; done when the substitute (if any) is on the disk in its place."""
         return self._ask(partial(self._journal.dead_letter, seq, reason, substitute, self._wall()))
+
+    def believe_clock(self, *, is_right: bool) -> None:
+        """Note whether the wall clock can be believed; until then nothing is thrown away for its age."""
+        with self._shared.changed:
+            self._shared.ages_count = is_right
+
+    def give_up_waiting(self, reason: str) -> None:
+        """Turn what has waited too long into 700, verdicts at once; what is on its way to the disk stays as it is."""
+        with self._shared.changed:
+            turned = self._shared.ring.tried_in_vain(reason, beyond=self._shared.committing)
+        if turned:
+            self._loop.call_soon(self._listener.on_uncommitted, turned)
 
     def pending_since(self, now: float) -> float | None:
         """Give the age in s of the oldest submit that is not committed; None: nothing waits."""

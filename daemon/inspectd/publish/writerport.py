@@ -79,6 +79,10 @@ class Shared:
     urgent: bool = False
     notes: Notes = field(default_factory=Notes)
     requests: deque[Request] = field(default_factory=deque)
+    committing: int = 0
+    """So many of the oldest records are on their way to the disk."""
+    ages_count: bool = False
+    """The wall clock can be believed: what is old by it may go."""
     closing: bool = False
     clean: bool = False
     abandoned: bool = False

@@ -110,11 +110,14 @@ class WriterThread:
         self._next_commit_s = started_s + COMMIT_INTERVAL_S
         with shared.changed:
             batch = shared.ring.batch(BATCH_RECORDS)
+            shared.committing = len(batch)
             notes, shared.notes, shared.urgent = shared.notes, Notes(), False
         self._take(notes)
         try:
             rows = self._journal.commit(batch, self._encode, self._wall())
         except JournalDamaged as error:
+            with shared.changed:
+                shared.committing = 0
             self._begin_anew(error)
             return
         except StorageError as error:
@@ -122,6 +125,7 @@ class WriterThread:
             return
         commit_s = self._clock() - started_s
         with shared.changed:
+            shared.committing = 0
             shared.ring.done(len(batch))
         if self._in_trouble:
             self._in_trouble = False
@@ -146,6 +150,7 @@ class WriterThread:
         """Nothing was written: what waits becomes 700, and is tried again after a while."""
         self._next_commit_s = self._clock() + self._retry_s
         with self._shared.changed:
+            self._shared.committing = 0
             turned = self._shared.ring.tried_in_vain(str(error))
         if not self._in_trouble:
             self._in_trouble = True
@@ -170,7 +175,7 @@ class WriterThread:
 
     def _housekeep(self) -> None:
         try:
-            self._journal.housekeep(self._wall())
+            self._journal.housekeep(self._wall(), ages_count=self._shared.ages_count)
         except JournalDamaged as error:
             self._begin_anew(error)
         except StorageError as error:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import select
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from inspectd.errors import WorkerError
@@ -23,6 +25,15 @@ Message = dict[str, Any]
 
 class ChannelClosed(WorkerError):
     """The other end is gone."""
+
+
+@contextmanager
+def understood(who: str) -> Iterator[None]:
+    """Around the reading of a message's fields: what does not fit is the sender's fault. Raises WorkerError."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise WorkerError(f"{who}: a message that is not understood: {error!r}") from error
 
 
 class Channel:

@@ -20,6 +20,8 @@ from inspectd.log import configure
 from inspectd.worker.channel import Channel, ChannelClosed
 
 PR_SET_PDEATHSIG = 1
+REASON_MAX = 2000
+"""Characters: a reason is read by people, and has to fit into a message."""
 EXIT_OUTSIDE = 69
 
 log = logging.getLogger(__name__)
@@ -64,11 +66,11 @@ def main(arguments: list[str]) -> int:
     except ChannelClosed:
         return 0  # main is gone or has let go of us
     except OutsideError as error:
-        channel.send({"t": "failed", "reason": str(error)})
+        channel.send({"t": "failed", "reason": str(error)[:REASON_MAX]})
         return EXIT_OUTSIDE
     except Exception as error:
         log.exception("%s %s: ended by an error of its own", kind, name)
-        channel.send({"t": "failed", "reason": f"{type(error).__name__}: {error}"})
+        channel.send({"t": "failed", "reason": f"{type(error).__name__}: {error}"[:REASON_MAX]})
         raise
     return 0
 
