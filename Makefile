@@ -3,6 +3,8 @@ PYTHON ?= python3
 SECONDS ?= 20
 ARGS ?=
 UPGRADE ?=
+ROUNDS ?= 20
+MINUTES ?= 5
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +16,7 @@ UV_COMPILE := build/uv/bin/uv pip compile --quiet --universal --generate-hashes 
 	--no-emit-index-url --custom-compile-command "make lock" --group build --extra demo $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench lock clean packages units
+.PHONY: help demo test check bench kills flat lock clean packages units
 .DELETE_ON_ERROR:
 
 help:
@@ -22,6 +24,8 @@ help:
 	@echo 'make test   every test (ARGS="tests/unit -k lane")'
 	@echo 'make check  lint, types, YAML, systemd unit'
 	@echo 'make bench  figures of this PC beside the budgets'
+	@echo 'make kills  kill -9 of every part, $(ROUNDS) times each (ROUNDS=4)'
+	@echo 'make flat   memory and descriptors under full load for $(MINUTES) minutes (MINUTES=60)'
 	@echo 'make lock   pin the dependencies again (UPGRADE=--upgrade for newer ones)'
 	@echo 'make clean  remove everything that was made here'
 
@@ -50,6 +54,12 @@ units:
 
 bench: $(DEV) packages
 	$(BIN)/python -m tests.bench $(ARGS)
+
+kills: $(DEV) packages
+	INSPECTD_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/integration/test_kills.py
+
+flat: $(DEV) packages
+	PYTHONPATH=. $(BIN)/python -m tests.bench.flat --minutes $(MINUTES)
 
 packages:
 	@bash .ci/packages mosquitto systemd-analyze

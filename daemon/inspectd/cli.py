@@ -90,14 +90,33 @@ def schema() -> None:
 @click.option("--iou", type=click.FloatRange(0, 1), help="Boxes of one class that overlap more are one object.")
 @click.option("--layout", help="Output layout, where the file cannot be told.")
 @click.option("--device", help="CPU, GPU, NPU; default: the configuration's first.")
+@click.option("--save", type=PathType, metavar="DIR", help="Write each picture with what was found drawn into it.")
+@click.option("--save-input", type=PathType, metavar="DIR", help="Write each picture as the net gets it.")
 def infer(
-    images: tuple[Path, ...], config: Path | None, model_path: Path | None, as_json: bool, **given: object
+    images: tuple[Path, ...],
+    config: Path | None,
+    model_path: Path | None,
+    as_json: bool,
+    save: Path | None,
+    save_input: Path | None,
+    **given: object,
 ) -> None:
     """Detections of pictures, without a daemon."""
     from inspectd.infer_command import infer_pictures
 
     chosen = {key: value for key, value in given.items() if value is not None}
-    raise SystemExit(infer_pictures(images, config, model_path, os.environ, as_json=as_json, chosen=chosen))
+    raise SystemExit(
+        infer_pictures(
+            images,
+            config,
+            model_path,
+            os.environ,
+            as_json=as_json,
+            chosen=chosen,
+            save=save,
+            save_input=save_input,
+        )
+    )
 
 
 @cli.command()
@@ -105,12 +124,15 @@ def infer(
 @click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="How long.")
 @click.option("--json", "as_json", is_flag=True, help="One document at the end instead of the table.")
 @click.option("--broker", metavar="HOST[:PORT]", help="Your broker instead of an embedded one.")
-def demo(config: Path | None, seconds: float, as_json: bool, broker: str | None) -> None:
+@click.option("--save", type=PathType, metavar="DIR", help="Write the first 50 pictures with all boxes drawn in.")
+def demo(config: Path | None, seconds: float, as_json: bool, broker: str | None, save: Path | None) -> None:
     """Show the whole chain at work, without any set-up."""
     from inspectd.demo.run import run_demo
 
     address = _broker_address(broker) if broker else None
-    raise SystemExit(run_demo(config=config, seconds=seconds, json_output=as_json, broker=address, out=sys.stdout))
+    raise SystemExit(
+        run_demo(config=config, seconds=seconds, json_output=as_json, broker=address, out=sys.stdout, save=save)
+    )
 
 
 def _broker_address(text: str) -> tuple[str, int]:

@@ -15,6 +15,11 @@ from inspectd.engine import Engine, ModelSpec
 from inspectd.errors import DeviceError, EngineError, SourceError
 from inspectd.records import Detection, ModelFacts
 
+Save = Callable[[Path, Pixels, Sequence[Detection]], None]
+"""Keeps a judged picture with all that every model found in it."""
+SaveInput = Callable[[Path, Pixels, str], None]
+"""Keeps a picture as the net of the model of this name gets it."""
+
 EXIT_DONE = 0
 EXIT_OUTSIDE = 69
 """A picture could not be read, or gave no answer: the others were done."""
@@ -28,12 +33,15 @@ def run_infer(
     out: TextIO,
     err: TextIO,
     make_engine: Callable[[ModelSpec], Engine],
+    save: Save | None = None,
+    save_input: SaveInput | None = None,
 ) -> int:
     """Run each picture through each model and write what was found; give the exit code.
 
     With `as_json` one document a line, per picture and model: `{image, widthPx, heightPx, model, detections}`. A
-    picture that cannot be read, or that the model has no answer for, is told on `err` and the next one follows.
-    Raises ModelRefused and DeviceError: there is no next one then.
+    picture that cannot be read, or that the model has no answer for, is told on `err` and the next one follows; it is
+    not given to `save`, since it would look like one without a defect. Raises ModelRefused and DeviceError: there is
+    no next one then; and what the two `save` raise.
     """
     is_whole = True
     engines: list[tuple[ModelSpec, Engine]] = []
@@ -47,8 +55,13 @@ def run_infer(
         for path in pictures:
             try:
                 pixels = read_picture(path)
+                found: list[Detection] = []
                 for spec, engine in engines:
-                    _answer(path, pixels, spec.name, engine, as_json=as_json, out=out)
+                    if save_input is not None:
+                        save_input(path, pixels, spec.name)
+                    found += _answer(path, pixels, spec.name, engine, as_json=as_json, out=out)
+                if save is not None:
+                    save(path, pixels, found)
             except DeviceError:
                 raise
             except SourceError as error:
@@ -63,12 +76,15 @@ def run_infer(
     return EXIT_DONE if is_whole else EXIT_OUTSIDE
 
 
-def _answer(path: Path, pixels: Pixels, model: str, engine: Engine, *, as_json: bool, out: TextIO) -> None:
+def _answer(
+    path: Path, pixels: Pixels, model: str, engine: Engine, *, as_json: bool, out: TextIO
+) -> tuple[Detection, ...]:
     begin_s = time.monotonic()
     found = engine.infer(0, pixels, _nothing)
     duration_s = time.monotonic() - begin_s
     out.write(_line(path, pixels, model, found) if as_json else _table(path, pixels, model, found, duration_s))
     out.flush()
+    return found
 
 
 def _line(path: Path, pixels: Pixels, model: str, found: tuple[Detection, ...]) -> str:

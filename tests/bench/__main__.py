@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.figures import FIGURES, Bench
-from tests.bench.measure import Gone
+from tests.bench.measure import NotMeasured
 from tests.bench.report import Figure, document, machine, table
 from tests.shared import FOLDER
 
@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for figure in FIGURES[name](bench):
                     figures.append(figure)
                     print(f"{figure.name}: {figure.measured_text}", file=sys.stderr)
-            except Gone as gone:
-                print(f"{name}: {gone}: not measured", file=sys.stderr)
+            except NotMeasured as fault:
+                print(f"{name}: not measured: {fault}", file=sys.stderr)
     print(document(figures, facts) if options.json else table(figures, facts))
 
 
@@ -43,14 +43,15 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seconds", type=float, default=15.0, help="one round (default 15)")
     made.add_argument("--rounds", type=int, default=3, help="of benchmark_app and the daemon (default 3)")
     made.add_argument("--only", nargs="+", choices=FIGURES, help="these alone")
-    made.add_argument("--model", type=Path, default=_default_model(), help="for throughput, latency and memory")
-    made.add_argument("--folder", type=Path, help="on the disk to be measured; default the temporary folder")
     made.add_argument("--json", action="store_true", help="for a program")
+    add_places(made, SHARED_MODEL if SHARED_MODEL.exists() else model_path("pcb-demo.xml"))
     return made
 
 
-def _default_model() -> Path:
-    return SHARED_MODEL if SHARED_MODEL.exists() else model_path("pcb-demo.xml")
+def add_places(made: argparse.ArgumentParser, model: Path) -> None:
+    """Options that every bench has; `model` is the default."""
+    made.add_argument("--model", type=Path, default=model, help="of the runs at full load")
+    made.add_argument("--folder", type=Path, help="on the disk to be measured; default the temporary folder")
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ async def paced(folder: Path, seconds: float, rate: float) -> None:
     for number in range(count):
         camera = CAMERAS[number % len(CAMERAS)]
         writer.submit(inspection(number // len(CAMERAS) + 1, Evaluation(number % 4), camera=camera))
-        writer.ack(number)
+        writer.ack(writer.stream_id, number)
         writer.reserve(camera, number + 300)
         await asyncio.sleep(max(0.0, begun_s + (number + 1) / rate - time.monotonic()))
     await gatherer.done.wait()
@@ -164,7 +164,7 @@ def large_file(folder: Path, mega_bytes: int) -> None:
         kinds = [Evaluation.NOT_OK if place % 20 == 0 else Evaluation.OK for place in range(2000)]
         records = [inspection(number + place + 1, kind) for place, kind in enumerate(kinds)]
         journal.commit(records, lambda _, seq: payload + seq.to_bytes(4, "big"), WALL_S)
-        journal.housekeep(WALL_S)
+        journal.housekeep(WALL_S, ages_count=True)
         number += 2000
     journal.close(clean=False)
     file = JournalFile(folder / "00000001.sqlite")

@@ -14,7 +14,11 @@ _UTIME, _STIME = 11, 12
 _KIB = 1024
 
 
-class Gone(Exception):
+class NotMeasured(Exception):
+    """A figure could not be had; the others can."""
+
+
+class Gone(NotMeasured):
     """The process has ended: what was measured of it means nothing."""
 
 
@@ -56,7 +60,7 @@ def memory(pid: int) -> Memory:
 def descriptors(pid: int) -> int:
     """Open descriptors now. Raises Gone."""
     try:
-        return len(os.listdir(f"/proc/{pid}/fd"))
+        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
     except FileNotFoundError:
         raise Gone(f"process {pid} has ended") from None
 

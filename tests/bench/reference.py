@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.measure import cpu_s
+from tests.bench.measure import NotMeasured, cpu_s
 
 from inspectd.engine.child import NICE
 
@@ -30,7 +30,7 @@ class Reference:
 
 
 def benchmark_app(model: Path, seconds: float, threads: int, precision: str) -> Reference:
-    """Run it for so long: hint throughput, no pinning, and as nice as a model child. Raises SystemExit."""
+    """Run it for so long: hint throughput, no pinning, and as nice as a model child. Raises NotMeasured."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as settings:
         # with a hint its command line refuses threads and pinning; its settings file does not
         json.dump({"CPU": {"INFERENCE_NUM_THREADS": str(threads), "ENABLE_CPU_PINNING": "NO"}}, settings)
@@ -57,5 +57,5 @@ def _read(command: list[str]) -> Reference:
     count, rate = re.search(r"Count:\s+(\d+)", text), re.search(r"Throughput:\s+([\d.]+)", text)
     requests = re.search(r"(\d+) inference requests", text)
     if count is None or rate is None or requests is None:
-        raise SystemExit(f"bench: benchmark_app printed no count\n{text[-2000:]}")
+        raise NotMeasured(f"benchmark_app printed no count\n{text[-2000:]}")
     return Reference(float(rate[1]), used_s / int(count[1]) * 1000, int(requests[1]))

@@ -48,7 +48,11 @@ class Figure:
 def machine() -> dict[str, str]:
     """What the figures depend on."""
     model = next(
-        (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
         platform.machine(),
     )
     memory_kb = int(Path("/proc/meminfo").read_text().split()[1])

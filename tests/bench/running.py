@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.bench.listening import Doorbell, Ears, Heard, listening
-from tests.bench.measure import cpu_s, written_bytes
+from tests.bench.measure import NotMeasured, cpu_s, written_bytes
 from tests.integration.mosquitto import mosquitto
 from tests.plant import Plant, configuration, plant
 
 READY_LIMIT_S = 180.0
+SETTLE_LIMIT_S = 180.0
 STEP_S = 1.0
 QUIET = ("log_type none", "log_type notice", "log_type information")
 """The broker would log every packet otherwise, and this process would have to read it."""
@@ -58,26 +60,33 @@ class Running:
         self.ears = ears
         self._plant, self._bell = built, bell
 
-    def settle(self, results: int, limit_s: float = 60.0) -> None:
+    def settle(self, results: int, limit_s: float = SETTLE_LIMIT_S) -> None:
         """Let it run in: until so many more results have come."""
         goal = len(self.ears.results) + results
-        if not self.ears.wait_for(goal, limit_s):
-            raise SystemExit(f"bench: {len(self.ears.results)} of {goal} results in {limit_s:g} s\n{self.log_end()}")
+        until_s = time.monotonic() + limit_s
+        while not self.ears.wait_for(goal, STEP_S) and time.monotonic() < until_s:
+            self._bell.drain()
+        if len(self.ears.results) < goal:
+            raise NotMeasured(f"{len(self.ears.results)} of {goal} results in {limit_s:g} s\n{self.log_end()}")
 
     def interval(self, seconds: float) -> Interval:
-        """Watch for so long. Raises Gone if a process ends meanwhile."""
+        """Watch for so long; there have to be results. Raises Gone if a process ends meanwhile."""
+        interval = self.usage(seconds)
+        if len(interval.results) < 2:
+            raise NotMeasured(f"{len(interval.results)} results in {seconds:g} s\n{self.log_end()}")
+        return interval
+
+    def usage(self, seconds: float) -> Interval:
+        """Watch for so long, results or none. Raises Gone if a process ends meanwhile."""
         begin = self._reading()
         self.pause(seconds)
         end = self._reading()
-        results = tuple(self.ears.results[begin.heard : end.heard])
-        if len(results) < 2:
-            raise SystemExit(f"bench: {len(results)} results in {seconds:g} s\n{self.log_end()}")
         return Interval(
             end.at_s - begin.at_s,
             {name: end.cpu_s[name] - used for name, used in begin.cpu_s.items()},
             {name: end.written[name] - count for name, count in begin.written.items()},
             end.captured - begin.captured,
-            results,
+            tuple(self.ears.results[begin.heard : end.heard]),
         )
 
     def pause(self, seconds: float) -> None:
@@ -91,7 +100,7 @@ class Running:
         """Stop as systemd would; gives the final counters."""
         code = self._plant.terminate()
         if code != 0:
-            raise SystemExit(f"bench: the daemon ended with {code}\n{self.log_end()}")
+            raise NotMeasured(f"the daemon ended with {code}\n{self.log_end()}")
         return self.ears.counters
 
     def log_end(self) -> str:
@@ -121,8 +130,17 @@ class _Reading:
 def daemon(disk: Path, **sections: Any) -> Iterator[Running]:
     """Run a daemon with its state in a new folder under `disk`; `sections` are those of its configuration.
 
-    The cache of compiled models is `disk`/cache for all runs.
+    The cache of compiled models is `disk`/cache for all runs. Raises NotMeasured.
     """
+    try:
+        with _daemon(disk, sections) as running:
+            yield running
+    except (pytest.fail.Exception, pytest.skip.Exception) as outcome:  # of the tests' own tools
+        raise NotMeasured(str(outcome)) from outcome
+
+
+@contextmanager
+def _daemon(disk: Path, sections: dict[str, Any]) -> Iterator[Running]:
     with (
         tempfile.TemporaryDirectory(prefix="run-", dir=disk) as name,
         mosquitto(*QUIET) as broker,
@@ -143,5 +161,5 @@ def _started(built: Plant, ears: Ears, bell: Doorbell, cache: Path) -> Running:
     while not bell.wait_ready(STEP_S):
         took_s = time.monotonic() - begun_s
         if process.poll() is not None or took_s > READY_LIMIT_S:
-            raise SystemExit(f"bench: the daemon was not ready after {took_s:.0f} s\n{built.log[-2000:]}")
+            raise NotMeasured(f"the daemon was not ready after {took_s:.0f} s\n{built.log[-2000:]}")
     return Running(built, ears, bell, time.monotonic() - begun_s)

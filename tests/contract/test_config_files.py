@@ -29,6 +29,7 @@ def place(tmp_path: Path) -> Path:
     (tmp_path / "models" / "pcb-demo.bin").write_bytes(b"x")
     (tmp_path / "examples" / "pictures").mkdir(parents=True)
     cv2.imwrite(str(tmp_path / "examples" / "pictures" / "board-1.png"), np.zeros((480, 640, 3), np.uint8))
+    (tmp_path / "examples" / "pictures" / "line3.mp4").write_bytes(b"x")
     return tmp_path
 
 

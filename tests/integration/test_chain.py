@@ -9,6 +9,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 from tests.integration.mosquitto import Mosquitto, mosquitto
 from tests.plant import (
@@ -111,6 +113,22 @@ def test_pictures_of_other_sizes_grow_the_pool_and_lose_nothing(tmp_path: Path) 
         listener.close()
     assert {result["resultState"] for result in results} == {1}
     assert len({(r["acquisition"]["widthPx"], r["acquisition"]["heightPx"]) for r in results}) > 1
+
+
+def test_a_picture_that_memory_cannot_hold_is_recorded_and_the_next_ones_are_inspected(tmp_path: Path) -> None:
+    pictures = small_set(tmp_path, 1)
+    cv2.imwrite(str(pictures / "000-huge.png"), np.zeros((8000, 8000), np.uint8), [cv2.IMWRITE_PNG_BILEVEL, 1])
+    with mosquitto() as broker:
+        listener = Listener(broker.port)
+        with plant(tmp_path, boards_document(tmp_path, broker, pictures, slots=200)) as line:
+            line.start("--exit-when-done")
+            assert line.wait() == 0, line.log
+            Audit.of(line.state).check(3)
+            assert "no memory for the frame pool: 200 slots × 192.0 MB" in line.log
+        codes = {result["acquisition"]["frameId"]: result["resultEvaluationCode"] for result in listener.of("result")}
+        listener.close()
+    assert codes[3] == 404
+    assert 404 not in (codes[1], codes[2])
 
 
 def test_a_second_daemon_on_the_same_storage_ends_with_69_and_names_the_first(tmp_path: Path) -> None:

@@ -127,6 +127,34 @@ def test_a_model_that_does_not_fit_is_a_reported_repair_and_comes_back(tmp_path:
         listener.close()
 
 
+def test_another_model_under_the_same_name_is_not_used_after_a_childs_death(tmp_path: Path) -> None:
+    """Somebody copied another net over the file; at night the child died, and the next one said OK by it."""
+    model = tmp_path / "model.xml"
+    good = model_path("pcb-demo.xml")
+    model.write_bytes(good.read_bytes())
+    model.with_suffix(".bin").write_bytes(good.with_suffix(".bin").read_bytes())
+    with mosquitto() as broker:
+        listener = Listener(broker.port)
+        document = configuration(
+            tmp_path,
+            broker.port,
+            cameras={"top": simulator()},
+            models={"defects": demo_model(path=str(model))},
+            decision=DEMO_RULES,
+        )
+        with plant(tmp_path, document) as line:
+            line.start()
+            listener.wait_for("result", lambda results: results[-1]["models"][0]["outcome"] == "done")
+            model.write_text(good.read_text("utf-8") + "<!-- another -->", "utf-8")
+            os.kill(line.wait_for_child("model defects"), signal.SIGKILL)
+            listener.wait_for("state", lambda states: "SHA-256" in str(states[-1]["reasons"]))
+            listener.wait_for("result", lambda results: results[-1]["resultEvaluationCode"] == 502)
+            assert line.terminate() == 0, line.log
+        hashes = {run.get("hash") for result in listener.of("result") for run in result["models"]}
+        assert len(hashes - {None}) == 1
+        listener.close()
+
+
 def test_a_camera_that_cannot_be_opened_is_a_reported_retry_and_comes_back(tmp_path: Path) -> None:
     pictures = tmp_path / "pictures"
     pictures.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.played import NoTimer, PlayedHost
 
 from inspectd.errors import WorkerError
 from inspectd.lane.driver import LaneDriver, Reader
@@ -24,35 +25,6 @@ FACTS: dict[str, Any] = {
     "classes": ["open"],
 }
 FACTS |= {"requests": 2, "input_width_px": 64, "input_height_px": 64, "layout": "yolo", "warmup_p95_s": 0.01}
-
-
-class PlayedHost:
-    """Keeps what is sent; nothing dies by itself."""
-
-    trouble = ""
-    in_repair = False
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-        self.killed: list[str] = []
-
-    def start(self) -> None: ...
-
-    def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> bool:
-        del descriptors
-        self.sent.append(message)
-        return True
-
-    def offer(self, message: Message) -> bool:
-        return self.send(message)
-
-    def ready(self) -> None: ...
-
-    def kill(self, reason: str) -> None:
-        self.killed.append(reason)
-
-    async def stop(self, grace_s: float) -> None:
-        raise AssertionError(grace_s)
 
 
 class Owner:
@@ -80,15 +52,11 @@ class Owner:
         self.outcomes.append(outcome)
 
 
-class Timer:
-    def cancel(self) -> None: ...
-
-
 @pytest.fixture
 def rig() -> tuple[LaneDriver, PlayedHost, Owner]:
     host, owner = PlayedHost(), Owner()
     policy = LanePolicy("defects", 0.5, 0.5, 0, WhenFull.DROP_OLDEST, {"top": CameraShare(2)})
-    driver = LaneDriver(Lane(policy), "detect", {}, lambda _: host, lambda *_: Timer(), lambda: 0.0)
+    driver = LaneDriver(Lane(policy), "detect", {}, lambda _: host, lambda *_: NoTimer(), lambda: 0.0)
     driver.start({"top": owner})
     driver.on_hello()
     driver.on_message({"t": "admitted", "facts": FACTS})

@@ -10,6 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from tests.played import NoTimer, PlayedHost
 
 from inspectd.accounts import Span
 from inspectd.camera.child import run_camera
@@ -19,37 +20,10 @@ from inspectd.ledger import Ledger
 from inspectd.line import Line
 from inspectd.lineports import Camera, ClosedFrame, LineSpec
 from inspectd.records import Code, DecisionPlan, Evaluation
-from inspectd.worker.channel import Channel, ChannelClosed, Message
+from inspectd.worker.channel import Channel, ChannelClosed
 from inspectd.worker.frames import PoolSpec, create_memory, slot_bytes
 
 FACTS = {"camera": "top", "kind": "files", "simulated": True, "finite": True, "width_px": 64, "height_px": 64}
-
-
-class PlayedHost:
-    trouble = ""
-    in_repair = False
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-        self.killed: list[str] = []
-
-    def start(self) -> None: ...
-
-    def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> bool:
-        del descriptors
-        self.sent.append(message)
-        return True
-
-    def offer(self, message: Message) -> bool:
-        return self.send(message)
-
-    def ready(self) -> None: ...
-
-    def kill(self, reason: str) -> None:
-        self.killed.append(reason)
-
-    async def stop(self, grace_s: float) -> None:
-        raise AssertionError(grace_s)
 
 
 class PlayedBook:
@@ -67,10 +41,6 @@ class PlayedBook:
         self.spans.append((span, code))
 
 
-class Timer:
-    def cancel(self) -> None: ...
-
-
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     opened = Ledger.open(tmp_path / "top")
@@ -84,7 +54,7 @@ def line(ledger: Ledger) -> Iterator[tuple[Line, PlayedHost, PlayedBook]]:
     host, book = PlayedHost(), PlayedBook()
     plan = DecisionPlan((("defects", True),), (), Evaluation.NOT_OK)
     spec = LineSpec("top", {}, simulated=True, lossless=True, fps=None, deadline_s=1.0, plan=plan)
-    built = Line(spec, ledger, 0, {}, book, lambda: 4, lambda _: host, lambda *_: Timer(), lambda: 0.0)
+    built = Line(spec, ledger, 0, {}, book, lambda: 4, lambda _: host, lambda *_: NoTimer(), lambda: 0.0)
     built.start()
     yield built, host, book
     built.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -324,6 +324,7 @@ def test_an_onnx_file_tells_its_classes_and_its_size(tmp_path: Path) -> None:
     assert input_size_px(found) == Sourced((384, 640), Source.FILE, "ONNX metadata imgsz")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_a_file_that_is_no_onnx_tells_nothing(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     """Whatever the bytes: no error of another kind, no hang. The runtime says what is wrong with it."""

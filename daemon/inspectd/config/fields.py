@@ -55,10 +55,11 @@ def _continuous(value: Any) -> Any:
     return value
 
 
-def _letterbox(value: Any) -> Any:
-    if value in ("letterbox_topleft", "stretch", "crop"):
+def _one_device(value: tuple[str, ...]) -> tuple[str, ...]:
+    if len(value) > 1:
         raise PydanticCustomError(
-            "not_in_this_version", "this way to resize is not in this version of inspectd; only `letterbox` is"
+            "not_in_this_version",
+            "falling back to another device is not in this version of inspectd; give the one that is meant",
         )
     return value
 
@@ -108,10 +109,27 @@ Device = Annotated[str, StringConstraints(pattern=DEVICE_PATTERN)]
 """As OpenVINO names them: CPU, GPU, GPU.1, NPU."""
 ClockTime = Annotated[str, AfterValidator(_clock_time)]
 TopicBase = Annotated[str, AfterValidator(_topic_base)]
+Devices = Annotated[tuple[Device, ...], Field(strict=False, min_length=1), AfterValidator(_one_device)]
 Mode = Annotated[Literal["continuous"], BeforeValidator(_continuous)]
-Resize = Annotated[Literal["letterbox"], BeforeValidator(_letterbox)]
+Resize = Literal["letterbox", "letterbox_topleft", "stretch", "crop"]
+LayoutName = Literal[
+    "yolo",
+    "yolo-end2end",
+    "yolov5",
+    "yolox",
+    "yolox-decoded",
+    "rtdetr",
+    "detr-probs",
+    "detr",
+    "dfine",
+    "ssd",
+    "boxes-labels",
+    "yolo-seg",
+    "yolo-end2end-seg",
+    "yolov5-seg",
+]
+"""As `decode.DECODERS`; not taken from there, since `check` needs no NumPy. A test compares the two."""
 AutoCount = Annotated[Auto | Annotated[int, Field(ge=1, le=1024)], _number_or_auto(1, 1024, int)]
-AutoMb = Annotated[Auto | Annotated[int, Field(ge=64, le=1_048_576)], _number_or_auto(64, 1_048_576, int)]
 AutoGb = Annotated[Auto | Annotated[float, Field(ge=0.01, le=100_000)], _number_or_auto(0.01, 100_000, float)]
 Names = Annotated[
     tuple[Text, ...],

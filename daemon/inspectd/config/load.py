@@ -14,7 +14,7 @@ from inspectd.config.checks import cross_checks
 from inspectd.config.checks_rules import Known
 from inspectd.config.faults import Fault, KeyPath, rendered
 from inspectd.config.modelfile import classes_of as classes_of_file
-from inspectd.config.onsite import ClassesOf, known_classes, onsite_checks
+from inspectd.config.onsite import ClassesOf, VideoFault, known_classes, onsite_checks
 from inspectd.config.partial import validated
 from inspectd.config.paths import storage_path, with_absolute_paths
 from inspectd.config.readfile import read_text
@@ -47,18 +47,19 @@ def load(
     as_path: Path | None = None,
     env: Mapping[str, str],
     classes_of: ClassesOf = classes_of_file,
+    video_fault: VideoFault | None = None,
 ) -> Loaded:
     """Read and check a file. Raises ConfigurationError with every fault.
 
     `as_path`: judge it as if it lay there (Ansible validates a temporary copy). `env`: for the default of
-    `storage.path`. `classes_of` gives the class names that a model file tells.
+    `storage.path`. `classes_of` gives the class names that a model file tells, `video_fault` opens videos.
     """
     base = Path(os.path.abspath(as_path or path)).parent  # noqa: PTH100  not resolve(): a link to the file is meant where it lies
     text = read_text(path)
     if not isinstance(text, str):
         raise ConfigurationError(rendered(str(path), [(fault.line or 1, fault) for fault in text]))
     tree = parse(text)
-    configuration, faults = _judged(tree, base, env, classes_of)
+    configuration, faults = _judged(tree, base, env, classes_of, video_fault)
     wrong = [fault for fault in faults if not fault.is_warning]
     if wrong or configuration is None:
         raise ConfigurationError(_texts(path, tree, wrong))
@@ -79,7 +80,7 @@ def digest(configuration: Configuration, *sections: str) -> str:
 
 
 def _judged(
-    tree: Tree, base: Path, env: Mapping[str, str], classes_of: ClassesOf
+    tree: Tree, base: Path, env: Mapping[str, str], classes_of: ClassesOf, video_fault: VideoFault | None
 ) -> tuple[Configuration | None, list[Fault]]:
     """Give the configuration as written, and all faults and warnings of it."""
     if not isinstance(tree.value, dict):
@@ -93,7 +94,7 @@ def _judged(
             models=_names(tree, "models"),
             classes=known_classes(with_absolute_paths(configuration, base, env), classes_of),
         )
-        found = [*cross_checks(configuration, known), *_on_this_pc(configuration, base, env, classes_of)]
+        found = [*cross_checks(configuration, known), *_on_this_pc(configuration, base, env, classes_of, video_fault)]
         in_file = [
             Fault(outcome.key_in_file(fault.key), fault.what, None, fault.depends, fault.is_warning) for fault in found
         ]
@@ -102,9 +103,13 @@ def _judged(
 
 
 def _on_this_pc(
-    configuration: Configuration, base: Path, env: Mapping[str, str], classes_of: ClassesOf
+    configuration: Configuration,
+    base: Path,
+    env: Mapping[str, str],
+    classes_of: ClassesOf,
+    video_fault: VideoFault | None,
 ) -> Iterable[Fault]:
-    yield from onsite_checks(with_absolute_paths(configuration, base, env), classes_of)
+    yield from onsite_checks(with_absolute_paths(configuration, base, env), classes_of, video_fault)
     if storage_path(configuration, base, env) is None:
         what = "is missing, and neither STATE_DIRECTORY, XDG_STATE_HOME nor HOME says where state is kept; give it"
         yield Fault(("storage", "path"), what)

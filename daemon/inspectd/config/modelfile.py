@@ -1,12 +1,14 @@
-"""What `check` can know of a model file without a runtime: its class names and its SHA-256."""
+"""What can be known of a model file without a runtime: its class names, its SHA-256, an ONNX file's own texts."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
+from inspectd.config.onnxfile import onnx_metadata
 from inspectd.config.readfile import read_text
 from inspectd.config.yamltree import parse
 
@@ -36,13 +38,41 @@ def hashes_of(path: Path) -> tuple[str, ...]:
 
 
 def classes_of(path: Path) -> tuple[str, ...] | None:
-    """Give the class names in order of their index: `metadata.yaml` beside the file, else rt_info of an .xml.
+    """Give the class names in order of their index: `metadata.yaml` beside the file, else what the file itself says.
 
     None: neither tells, or neither can be read (the model child says why when it loads the file).
     """
-    metadata = path.with_name("metadata.yaml")
-    names = _names(metadata) if metadata.is_file() else None
-    return names or (_labels(path) if path.suffix.lower() == ".xml" else None)
+    beside = path.with_name("metadata.yaml")
+    if beside.is_file() and (names := _names(beside)):
+        return names
+    return _labels(path) if path.suffix.lower() == ".xml" else listed_names(onnx_values(path).get("names"))
+
+
+def onnx_values(path: Path) -> dict[str, Any]:
+    """Give an .onnx file's metadata with texts that are Python values (Ultralytics writes them so) read as such.
+
+    Empty for other files, and where it cannot be read.
+    """
+    if path.suffix.lower() != ".onnx":
+        return {}
+    try:
+        return {key: _value(text) for key, text in onnx_metadata(path).items()}
+    except OSError:
+        return {}
+
+
+def listed_names(value: Any) -> tuple[str, ...] | None:
+    """Class names out of `names`: Ultralytics writes {0: name, …}, others a list."""
+    if isinstance(value, dict) and set(value) == set(range(len(value))):
+        value = [value[index] for index in range(len(value))]
+    return tuple(str(name) for name in value) if isinstance(value, list) and value else None
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
 
 
 def _names(path: Path) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""Checks against this PC: model files, picture folders, the password file's mode, time zones. Opens no device."""
+"""Checks against this PC: models, pictures, videos, the password file's mode, time zones. Opens no device."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from pathlib import Path
 from inspectd.config.checks_rules import canonical
 from inspectd.config.faults import Fault, KeyPath, listed, shown
 from inspectd.config.modelfile import SUFFIXES, hashes_of, parts_of
-from inspectd.config.schema import Configuration, FilesSource, Model
+from inspectd.config.schema import Configuration, FilesSource, Model, VideoSource
 from inspectd.config.suggest import did_you_mean
 
 PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 """As `camera.files.ENDINGS`; not imported from there, since main loads no OpenCV. A test compares the two."""
+VIDEO_ENDINGS = (".mp4", ".avi", ".mkv")
+"""As `camera.videofile.ENDINGS`, for the same reason."""
 _OPEN_TO_OTHERS = stat.S_IRWXO | stat.S_IWGRP
 
 ClassesOf = Callable[[Path], tuple[str, ...] | None]
+VideoFault = Callable[[Path], str | None]
+"""Opens a video and says what is wrong with it; only `check` does, since main loads no OpenCV."""
 
 
 def known_classes(configuration: Configuration, classes_of: ClassesOf) -> dict[str, tuple[str, ...]]:
@@ -28,7 +32,9 @@ def known_classes(configuration: Configuration, classes_of: ClassesOf) -> dict[s
     return {name: found for name, found in classes.items() if found}
 
 
-def onsite_checks(configuration: Configuration, classes_of: ClassesOf) -> Iterator[Fault]:
+def onsite_checks(
+    configuration: Configuration, classes_of: ClassesOf, video_fault: VideoFault | None = None
+) -> Iterator[Fault]:
     """Give every fault of this kind. Paths in `configuration` are absolute."""
     yield from _time_zone(configuration.station.time_zone)
     if configuration.mqtt.password_file is not None:
@@ -37,9 +43,12 @@ def onsite_checks(configuration: Configuration, classes_of: ClassesOf) -> Iterat
         yield from _model_file(("models", name), model, classes_of)
     places: dict[str, str] = {}
     for name, camera in configuration.cameras.items():
-        if isinstance(camera.source, FilesSource):
+        if isinstance(camera.source, FilesSource | VideoSource):
             key = ("cameras", name, "source", "path")
-            yield from _pictures(key, camera.source.path)
+            if isinstance(camera.source, FilesSource):
+                yield from _pictures(key, camera.source.path)
+            else:
+                yield from _video(key, camera.source.path, video_fault)
             place = os.path.realpath(camera.source.path)
             if place in places:
                 yield Fault(
@@ -156,3 +165,19 @@ def _pictures(key: KeyPath, path: Path) -> Iterator[Fault]:
     else:
         what = "matches nothing" if glob.has_magic(str(path)) else "does not exist"
     yield Fault(key, f"{path} {what}; give a folder or glob with pictures ({' '.join(PICTURE_ENDINGS)})")
+
+
+def _video(key: KeyPath, path: Path, video_fault: VideoFault | None) -> Iterator[Fault]:
+    try:
+        is_file = path.is_file()
+        with path.open("rb") as stream:
+            is_empty = not stream.read(1)
+    except OSError as error:
+        yield Fault(key, f"{path} cannot be read by user id {os.geteuid()} ({error.strerror}); give a video file")
+        return
+    if not is_file or path.suffix.lower() not in VIDEO_ENDINGS:
+        yield Fault(key, f"{path} is no video; give a file that ends in {' '.join(VIDEO_ENDINGS)}")
+    elif is_empty:
+        yield Fault(key, f"{path} is empty; copy the video again")
+    elif video_fault is not None and (what := video_fault(path)) is not None:
+        yield Fault(key, what)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inspectd.config.schema import Camera, Configuration, FilesSource
+from inspectd.config.schema import Camera, Configuration, FilesSource, VideoSource
 
 
 def storage_path(configuration: Configuration, base: Path, env: Mapping[str, str]) -> Path | None:
@@ -39,7 +39,7 @@ def with_absolute_paths(configuration: Configuration, base: Path, env: Mapping[s
 
 
 def _camera_with_absolute_path(camera: Camera, base: Path) -> Camera:
-    if not isinstance(camera.source, FilesSource):
+    if not isinstance(camera.source, FilesSource | VideoSource):
         return camera
     source = camera.source.model_copy(update={"path": _absolute(base, camera.source.path)})
     return camera.model_copy(update={"source": source})

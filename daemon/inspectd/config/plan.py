@@ -35,7 +35,7 @@ class ModelPlan:
     """What one model takes."""
 
     model: str
-    devices: tuple[str, ...]
+    device: str
     requests: int | None
     """None: measured at warm-up."""
     threads: int
@@ -94,7 +94,7 @@ def _camera_text(plan: CameraPlan) -> str:
 
 def _model_text(plan: ModelPlan) -> str:
     requests = "measured at warm-up" if plan.requests is None else str(plan.requests)
-    return f"{', then '.join(plan.devices)}; requests {requests}; threads {plan.threads}; load {plan.load_text}"
+    return f"{plan.device}; requests {requests}; threads {plan.threads}; load {plan.load_text}"
 
 
 def slots(camera: Camera, models: Sequence[Model], requests: Sequence[int]) -> int:
@@ -137,8 +137,13 @@ def plan(
     *,
     cores: int,
     inference_ms: Mapping[str, float] | None = None,
+    own_fps: Mapping[str, float] | None = None,
 ) -> Plan:
-    """Work out the plan. `sizes`: width and height in px by camera; `inference_ms` by model, where it is known."""
+    """Work out the plan.
+
+    `sizes`: width and height in px by camera; `inference_ms` by model, where it is known; `own_fps`: the rate of a
+    camera that keeps its own, where it is known.
+    """
     threads = threads_per_model(configuration, cores)
     cameras = [
         CameraPlan(
@@ -151,10 +156,14 @@ def plan(
     models = [
         ModelPlan(
             name,
-            model.devices,
+            model.devices[0],
             None if model.requests == "auto" else model.requests,
             threads[name],
-            tuple(camera.supply_fps for camera in configuration.cameras.values() if name in camera.models),
+            tuple(
+                (own_fps or {}).get(camera_id) or camera.expected_fps
+                for camera_id, camera in configuration.cameras.items()
+                if name in camera.models
+            ),
             (inference_ms or {}).get(name),
         )
         for name, model in configuration.models.items()

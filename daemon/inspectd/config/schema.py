@@ -15,12 +15,12 @@ from pydantic_core import PydanticCustomError
 from inspectd.config.fields import (
     AutoCount,
     AutoGb,
-    AutoMb,
     ClockTime,
-    Device,
+    Devices,
     FilePath,
     Fraction,
     Id,
+    LayoutName,
     Level,
     Millis,
     Mode,
@@ -110,6 +110,22 @@ class FilesSource(Part):
         return not self.loop
 
 
+class VideoSource(Part):
+    """Pictures of a video file."""
+
+    kind: Literal["video"]
+    path: FilePath
+    fps: Positive | None = None
+    """Another rate than the file's own (`pace: own`) or the camera's `fps` (`pace: fps`)."""
+    loop: bool = False
+    pace: Literal["own", "fps", "lossless"] = "own"
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it is used up at some time."""
+        return not self.loop
+
+
 class SimulatorSource(Part):
     """A drawn production line of circuit boards."""
 
@@ -127,7 +143,7 @@ class SimulatorSource(Part):
         return self.count is not None
 
 
-Source = Annotated[FilesSource | SimulatorSource, Field(discriminator="kind")]
+Source = Annotated[FilesSource | VideoSource | SimulatorSource, Field(discriminator="kind")]
 
 
 class Camera(Part):
@@ -146,7 +162,7 @@ class Camera(Part):
 
     @model_validator(mode="after")
     def _has_a_rate(self) -> Self:
-        if self.fps is None and not self.is_lossless:
+        if self.fps is None and self.source.pace == "fps":
             raise PydanticCustomError(
                 "needs_fps",
                 "is missing; give the expected pictures per second, or `pace: lossless` in `source`",
@@ -168,12 +184,26 @@ class Camera(Part):
 
     @property
     def supply_fps(self) -> float | None:
-        """The rate at which a source with a pace of its own hands pictures over; None: as fast as slots come free."""
+        """The rate at which its source is to hand pictures over.
+
+        None: as fast as slots come free, or at a video's own rate, which only the opened file tells.
+        """
         if self.is_lossless:
             return None
-        own = self.source.fps if isinstance(self.source, FilesSource) else None
-        rates = [rate for rate in (own or self.fps, self.max_fps) if rate is not None]
-        return min(rates)
+        given = self.source.fps if isinstance(self.source, FilesSource | VideoSource) else None
+        rate = given or (None if self.source.pace == "own" else self.fps)
+        return None if rate is None else self.limited_fps(rate)
+
+    @property
+    def expected_fps(self) -> float | None:
+        """What sizes are worked out from: `supply_fps`, or what is expected of it. None: unknown, or lossless."""
+        if self.is_lossless or self.fps is None:
+            return self.supply_fps
+        return self.supply_fps or self.limited_fps(self.fps)
+
+    def limited_fps(self, fps: float) -> float:
+        """At most `max_fps`."""
+        return fps if self.max_fps is None else min(fps, self.max_fps)
 
 
 class InputSpec(Part):
@@ -193,14 +223,15 @@ class Model(Part):
     task: Literal["detect"]
     path: FilePath
     sha256: Sha256 | None = None
-    layout: Literal["yolo", "yolo-end2end"] | None = None
+    layout: LayoutName | None = None
     """Only where the file cannot be told."""
     input: InputSpec = InputSpec()
     classes: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)] | None = None
     """Order = class index; only where the file does not tell."""
     labels: dict[Text, dict[Text, Text]] = Field(default_factory=dict)
     """Class → language → what people read; the wire keeps the model's own names."""
-    devices: Annotated[tuple[Device, ...], Field(strict=False, min_length=1)] = ("CPU",)
+    devices: Devices = ("CPU",)
+    """In order of preference; this version runs on the first and refuses others, rather than not to use them."""
     requests: AutoCount = "auto"
     queue_depth: Annotated[int, Field(ge=1, le=1024)] = 8
     """Waiting frames per camera."""
@@ -218,7 +249,6 @@ class Model(Part):
     precision: Literal["auto", "f32", "f16", "bf16"] = "auto"
     hint: Literal["auto", "latency", "throughput"] = "auto"
     retry_s: Positive = 30.0
-    rss_limit_mb: AutoMb = "auto"
 
     @property
     def timeout_s(self) -> float:

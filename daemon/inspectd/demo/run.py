@@ -22,6 +22,7 @@ from inspectd.demo import configuration as configurations
 from inspectd.demo import summary, view
 from inspectd.demo.configuration import BrokerAddress
 from inspectd.demo.daemon import DaemonProcess
+from inspectd.demo.pictures import SavedPictures
 from inspectd.demo.score import Score
 from inspectd.demo.subscriber import Message, Subscriber
 from inspectd.demo.table import LiveTable
@@ -40,12 +41,19 @@ _MESSAGES_PER_TURN = 1000
 
 
 def run_demo(
-    *, config: Path | None, seconds: float, json_output: bool, broker: tuple[str, int] | None, out: TextIO
+    *,
+    config: Path | None,
+    seconds: float,
+    json_output: bool,
+    broker: tuple[str, int] | None,
+    out: TextIO,
+    save: Path | None = None,
 ) -> int:
-    """Show the whole chain for so many seconds, then say how it did.
+    """Show the whole chain for so many seconds, then say how it did, and save the first pictures in `save`.
 
     Returns 0, or 70 if the daemon did not end in order or its sum is not exact. Raises ConfigurationError for `config`,
-    and OutsideError with the daemon's last log lines if it does not come up, ends too early or gives no result.
+    UsageError for `save` beside a camera that is not simulated, and OutsideError with the daemon's last log lines if it
+    does not come up, ends too early or gives no result.
     """
     console = view.console_for(out)
     with _stop_signals() as stopped, tempfile.TemporaryDirectory(prefix="inspectd-demo-") as name, ExitStack() as stack:
@@ -57,16 +65,21 @@ def run_demo(
         )
         address = BrokerAddress(*broker, embedded=False) if broker else stack.enter_context(_embedded_broker())
         configuration = _write_configuration(document, folder, address)
+        pictures = None if save is None else SavedPictures(save, configuration)
         subscriber = stack.enter_context(_subscriber(configuration, address))
         daemon = stack.enter_context(DaemonProcess(folder / "inspectd.yaml", folder / "daemon.log"))
-        demo = _Demo(configuration, subscriber, daemon, stopped)
+        demo = _Demo(configuration, subscriber, daemon, stopped, pictures)
         with view.opened(demo.table, console, silent=json_output) as show:
             shown_s = demo.run(seconds, show)
         said = summary.summarise(demo.table, demo.score, shown_s, unheard=subscriber.dropped)
+        if pictures is not None:
+            said["savedPictures"] = pictures.write()
         if json_output:
             print(json.dumps(said, indent=2), file=out)
         else:
             console.print(summary.text(said))
+            if pictures is not None:
+                console.print(f"{said['savedPictures']} annotated pictures in {save}", soft_wrap=True)
         return demo.exit_code(said)
 
 
@@ -78,6 +91,7 @@ class _Demo:
     subscriber: Subscriber
     daemon: DaemonProcess
     stopped: threading.Event
+    pictures: SavedPictures | None
 
     def __post_init__(self) -> None:
         least = configurations.least_confidence(self.configuration)
@@ -153,6 +167,8 @@ class _Demo:
         self.table.add(message.leaf, message.document, time.monotonic())
         if message.leaf != "result" or self.score is None:
             return
+        if self.pictures is not None:
+            self.pictures.add(message.document)
         acquisition = message.document["acquisition"]
         source = self._simulators.get(acquisition["cameraId"])
         if source is not None:

@@ -10,9 +10,11 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from inspectd.decode.preparation import Color, Resize, Triple
 from inspectd.records import Detection, ModelFacts
 
-Triple = tuple[float, float, float]
+DEFAULT_CONFIDENCE = 0.10
+DEFAULT_IOU = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,13 @@ class ModelSpec:
     """None: recognised from the file."""
     classes: tuple[str, ...] | None = None
     """None: from the file."""
-    color: Literal["rgb", "bgr"] | None = None
+    color: Color | None = None
     scale: float | None = None
     """The net gets (x / scale - mean) / std, with x in 0..255; None where the file tells."""
     mean: Triple | None = None
     std: Triple | None = None
+    resize: Resize | None = None
+    """None, like every key of the input: from the file, else as the layout's maker does it."""
     pad: int | None = None
     device: str = "CPU"
     threads: int = 1
@@ -40,8 +44,10 @@ class ModelSpec:
     hint: Literal["latency", "throughput"] = "throughput"
     requests: int | None = None
     """None: worked out from `fps_total` at warm-up."""
-    confidence: float = 0.10
-    iou: float = 0.5
+    confidence: float | None = None
+    """None: 0.10. What the file gives is only told: it is its maker's threshold for a verdict, not for a record."""
+    iou: float | None = None
+    """None: the file's, else 0.5."""
     fps_total: float = 0.0
     """Pictures a second from all cameras that feed the model."""
     sha256: str | None = None

@@ -14,6 +14,8 @@ WARMUP_LIMIT_S = 3.0
 _REQUESTS_MIN = 2
 """So that letterbox, inference and decoding of neighbours overlap."""
 _TILE_PX = 32
+_ANSWER_SLACK = 1e-3
+_ANSWER_ODD_ONE_IN = 1000
 
 
 def warmup_picture(width_px: int, height_px: int) -> NDArray[np.uint8]:
@@ -34,3 +36,20 @@ def requests_for(fps_total: float, p95_s: float, optimal: int) -> int:
     """What the load needs and one in reserve, at least 2, at most twice the device's own optimum."""
     needed = math.ceil(fps_total * p95_s) + 1
     return max(_REQUESTS_MIN, min(needed, 2 * optimal))
+
+
+def is_same_answer(found: Sequence[NDArray[np.generic]], expected: Sequence[NDArray[np.generic]]) -> bool:
+    """Whether two raw answers to the warm-up picture are of the same compiled model on the same device.
+
+    The same instructions on the same numbers: what differs is the order of sums. One value in a thousand may differ
+    by more, since rows of equal score can change places.
+    """
+    if [output.shape for output in found] != [output.shape for output in expected]:
+        return False
+    for got, want in zip(found, expected, strict=True):
+        one, other = got.astype(np.float64), want.astype(np.float64)
+        scale = float(np.abs(other).max(initial=0.0))
+        off = ~(np.abs(one - other) <= _ANSWER_SLACK * (scale + np.abs(other)))
+        if np.count_nonzero(off) * _ANSWER_ODD_ONE_IN > off.size:
+            return False
+    return True

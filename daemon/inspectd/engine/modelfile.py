@@ -1,7 +1,7 @@
-"""What a model file says about itself, as plain values, and what comes of it together with the configuration.
+"""What a model file says about itself, as plain values, beside what the configuration says.
 
-Two conventions: Ultralytics' `metadata.yaml` beside the model, and OpenVINO's `rt_info/model_info` (Model API, Geti,
-Anomalib, Ultralytics). A contradiction between file and configuration is refused with both named.
+Two conventions: Ultralytics' `metadata.yaml` beside the model (the same keys inside an .onnx), and OpenVINO's
+`rt_info/model_info` (Model API, Geti, Anomalib, Ultralytics).
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ from typing import Any
 
 import yaml
 
-from inspectd.config.modelfile import SUFFIXES, hashes_of
+from inspectd.config.modelfile import SUFFIXES, hashes_of, listed_names, onnx_values
 from inspectd.decode.layouts import Claim
-from inspectd.engine import ModelSpec, Triple
+from inspectd.engine import ModelSpec
+from inspectd.engine.sourced import Source, Sourced
 from inspectd.errors import ModelRefused
 
-_PAD = 114
-"""Grey of Ultralytics' letterbox, where neither file nor configuration gives one."""
-_SCALE = 255.0
-_LETTERBOX = ("", "fit_to_window_letterbox")
-_TASKS = {"segment": "yolo-seg", "obb": "yolo-obb", "pose": "yolo-pose", "classify": "yolo-cls"}
+_TASKS = {"obb": "yolo-obb", "pose": "yolo-pose", "classify": "yolo-cls"}
+_DETECTION_TASKS = ("", "detect", "detection", "object_detection", "segment")
+_OTHER_MODEL_TYPES = ("classification", "segmentation", "anomaly", "maskrcnn", "keypoint", "ocr", "sam_")
+"""How Model API's names of models for other tasks begin."""
 
 
 @dataclass(frozen=True, slots=True)
-class InputRecipe:
-    """How pixels become the net's numbers: (x - subtract) / divide per channel, x in 0..255."""
+class FileWords:
+    """What was read beside and inside the model file."""
 
-    color: str
-    """rgb or bgr: the channel order that the net wants."""
-    subtract: Triple
-    divide: Triple
-    pad: int
+    metadata: Mapping[str, Any]
+    """Ultralytics' keys; empty if there are none."""
+    metadata_place: str
+    """`metadata.yaml` or `ONNX metadata`."""
+    info: Mapping[str, str]
+    """rt_info/model_info as text; empty if the file has none."""
 
 
 def checked_hash(spec: ModelSpec) -> str:
@@ -47,13 +48,22 @@ def checked_hash(spec: ModelSpec) -> str:
     try:
         hashes = hashes_of(path)
     except OSError as error:
-        raise ModelRefused(f"{spec.name}: cannot read {error.filename}: {error.strerror}") from error
+        cure = "" if error.filename == str(path) else "; an OpenVINO model is two files, copy the .bin beside the .xml"
+        raise ModelRefused(f"{spec.name}: cannot read {error.filename}: {error.strerror}{cure}") from error
     if spec.sha256 is not None and spec.sha256.lower() not in hashes:
         raise ModelRefused(
             f"{spec.name}: {path} has SHA-256 {hashes[-1]}, configured is {spec.sha256}; "
             "put the right file there, or correct `sha256` if the new one is meant"
         )
     return hashes[-1]
+
+
+def read_words(spec: ModelSpec, info: Mapping[str, str]) -> FileWords:
+    """Put together what the file says. Raises ModelRefused where `metadata.yaml` cannot be read."""
+    beside = read_metadata(spec)
+    return (
+        FileWords(beside, "metadata.yaml", info) if beside else FileWords(onnx_values(spec.path), "ONNX metadata", info)
+    )
 
 
 def read_metadata(spec: ModelSpec) -> Mapping[str, Any]:
@@ -70,111 +80,72 @@ def read_metadata(spec: ModelSpec) -> Mapping[str, Any]:
     return document
 
 
-def layout_claim(metadata: Mapping[str, Any], model_info: Mapping[str, str]) -> Claim | None:
+def layout_claim(words: FileWords) -> Claim | None:
     """What the file says about its layout, if it says it for certain."""
+    metadata, place = words.metadata, words.metadata_place
     task, head = str(metadata.get("task", "detect")), str(metadata.get("head") or "")
     arguments = metadata.get("args")
     nms = isinstance(arguments, dict) and arguments.get("nms") is True
+    masks = "-seg" if task == "segment" else ""
     if task in _TASKS:
-        return Claim(_TASKS[task], "metadata.yaml task")
+        return Claim(_TASKS[task], f"{place} task")
     if "RTDETR" in head:
-        return Claim("rtdetr", "metadata.yaml head")
+        return Claim("rtdetr", f"{place} head")
     if nms:
-        return Claim("yolo-end2end", "metadata.yaml args.nms")
+        return Claim(f"yolo-end2end{masks}", f"{place} args.nms")
     if metadata.get("end2end") is True:
-        return Claim("yolo-end2end", "metadata.yaml end2end")
+        return Claim(f"yolo-end2end{masks}", f"{place} end2end")
     if head and metadata.get("end2end") is False:
-        return Claim("yolo", "metadata.yaml head")
-    if model_info.get("model_type", "").upper() == "YOLOX":
+        return Claim(f"yolo{masks}", f"{place} head")
+    if words.info.get("model_type", "").upper() == "YOLOX":
         return Claim("yolox", "rt_info model_type")
     return None
 
 
-def class_names(spec: ModelSpec, metadata: Mapping[str, Any], model_info: Mapping[str, str]) -> tuple[str, ...] | None:
+def told_task(spec: ModelSpec, words: FileWords) -> Sourced[str]:
+    """What the model is for. Raises ModelRefused where the file says that it is for something else."""
+    info, task = words.info, str(words.metadata.get("task") or "")
+    model_type = info.get("model_type", "")
+    said = {f"{words.metadata_place} task": task, "rt_info task_type": info.get("task_type", "")}
+    for place, word in said.items():
+        if word.lower() not in _DETECTION_TASKS and word not in _TASKS:
+            raise _other_task(spec, word, place)
+    if model_type.lower().startswith(_OTHER_MODEL_TYPES):
+        raise _other_task(spec, model_type, "rt_info model_type")
+    place = next((place for place, word in said.items() if word), "")
+    return Sourced(spec.task, Source.FILE, place) if place else Sourced(spec.task, Source.ASSUMED, "from the layout")
+
+
+def class_names(spec: ModelSpec, words: FileWords) -> Sourced[tuple[str, ...]] | None:
     """Names in order of their index, the file's own spelling; None if nobody gives any. Raises ModelRefused."""
-    said, source = _names(metadata.get("names")), "metadata.yaml names"
-    if said is None and model_info.get("labels"):
-        said, source = tuple(model_info["labels"].split()), "rt_info labels"
-    if said is None or spec.classes is None:
-        return said or spec.classes
-    if [_plain(name) for name in said] != [_plain(name) for name in spec.classes]:
+    said, place = listed_names(words.metadata.get("names")), f"{words.metadata_place} names"
+    if said is None and (labels := words.info.get("labels", "").split()):
+        said, place = tuple(labels), "rt_info labels"
+    if said is None:
+        return None if spec.classes is None else Sourced(spec.classes, Source.CONFIGURATION, "classes")
+    if spec.classes is not None and [_plain(name) for name in said] != [_plain(name) for name in spec.classes]:
         raise ModelRefused(
-            f"{spec.name}: configuration says classes {list(spec.classes)}, the file says {list(said)} ({source}); "
+            f"{spec.name}: configuration says classes {list(spec.classes)}, the file says {list(said)} ({place}); "
             "correct the line or leave it out"
         )
-    return said
+    return Sourced(said, Source.FILE, place)
 
 
-def input_size_px(metadata: Mapping[str, Any]) -> tuple[int, int] | None:
+def input_size_px(words: FileWords) -> Sourced[tuple[int, int]] | None:
     """(height, width) from `imgsz`, for files whose input is not fixed."""
-    size = metadata.get("imgsz")
-    if isinstance(size, int):
-        return size, size
-    if isinstance(size, list) and len(size) == 2 and all(isinstance(side, int) for side in size):
-        return size[0], size[1]
+    size, place = words.metadata.get("imgsz"), f"{words.metadata_place} imgsz"
+    sides = [size, size] if isinstance(size, int) else size
+    if isinstance(sides, list | tuple) and len(sides) == 2 and all(isinstance(s, int) and s > 0 for s in sides):
+        return Sourced((sides[0], sides[1]), Source.FILE, place)
     return None
 
 
-def input_recipe(spec: ModelSpec, model_info: Mapping[str, str]) -> InputRecipe:
-    """Colour, scale and padding from configuration and file. Raises ModelRefused on a contradiction."""
-    resize = model_info.get("resize_type", "")
-    if resize not in _LETTERBOX:
-        raise ModelRefused(
-            f"{spec.name}: the file says resize_type {resize}; this version letterboxes only "
-            f"({_LETTERBOX[-1]}): export the model with letterbox"
-        )
-    reverse = model_info.get("reverse_input_channels", "").upper()
-    color_said = {"YES": "rgb", "TRUE": "rgb", "NO": "bgr", "FALSE": "bgr"}.get(reverse)
-    pad_said = _numbers(spec, model_info, "pad_value")
-    subtract_said, divide_said = (_triple(spec, model_info, key) for key in ("mean_values", "scale_values"))
-    numbers_said = (subtract_said or (0.0,) * 3, divide_said or (1.0,) * 3) if subtract_said or divide_said else None
-    numbers = numbers_said or ((0.0,) * 3, (_SCALE,) * 3)
-    if spec.scale is not None or spec.mean is not None or spec.std is not None:
-        scale, mean, std = spec.scale or 1.0, spec.mean or (0.0,) * 3, spec.std or (1.0,) * 3
-        numbers = (
-            (mean[0] * scale, mean[1] * scale, mean[2] * scale),
-            (std[0] * scale, std[1] * scale, std[2] * scale),
-        )
-        _agree(spec, "(mean, divisor) in 0..255", numbers, numbers_said)
-    _agree(spec, "color", spec.color, color_said)
-    _agree(spec, "pad", spec.pad, int(pad_said[0]) if pad_said else None)
-    pad = spec.pad if spec.pad is not None else int(pad_said[0]) if pad_said else _PAD
-    return InputRecipe(spec.color or color_said or "rgb", numbers[0], numbers[1], pad)
-
-
-def _agree(spec: ModelSpec, key: str, configured: object, said: object) -> None:
-    if configured is not None and said is not None and configured != said:
-        raise ModelRefused(
-            f"{spec.name}: configuration says input {key} {configured}, the file says {said} (rt_info); "
-            "correct the line or leave it out"
-        )
-
-
-def _names(value: Any) -> tuple[str, ...] | None:
-    """Ultralytics writes {0: name, …}, others a list."""
-    if isinstance(value, dict) and value and sorted(value) == list(range(len(value))):
-        return tuple(str(value[index]) for index in range(len(value)))
-    if isinstance(value, list) and value:
-        return tuple(str(name) for name in value)
-    return None
+def _other_task(spec: ModelSpec, word: str, place: str) -> ModelRefused:
+    return ModelRefused(
+        f"{spec.name}: the file says {word} ({place}), a model for another task; expected one that detects: "
+        "put a detector there"
+    )
 
 
 def _plain(name: str) -> str:
     return name.replace(" ", "_")
-
-
-def _numbers(spec: ModelSpec, model_info: Mapping[str, str], key: str) -> tuple[float, ...] | None:
-    text = model_info.get(key, "").translate(str.maketrans("[],", "   ")).split()
-    try:
-        return tuple(float(number) for number in text) or None
-    except ValueError as error:
-        raise ModelRefused(f"{spec.name}: rt_info {key} is {model_info[key]!r}, expected numbers") from error
-
-
-def _triple(spec: ModelSpec, model_info: Mapping[str, str], key: str) -> Triple | None:
-    numbers = _numbers(spec, model_info, key)
-    if numbers is None:
-        return None
-    if len(numbers) not in (1, 3):
-        raise ModelRefused(f"{spec.name}: rt_info {key} has {len(numbers)} values, expected 1 or 3")
-    return (numbers[0], numbers[len(numbers) // 2], numbers[-1])

@@ -1,0 +1,42 @@
+"""Parts that a unit test plays instead of having processes and time."""
+
+from __future__ import annotations
+
+from inspectd.worker.channel import Message
+
+
+class PlayedHost:
+    """A supervisor that keeps what is sent; nothing dies by itself."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.in_repair = False
+        self.sent: list[Message] = []
+        self.killed: list[str] = []
+
+    def start(self) -> None:
+        """The test plays the child."""
+
+    def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> bool:
+        del descriptors
+        self.sent.append(message)
+        return True
+
+    def offer(self, message: Message) -> bool:
+        return self.send(message)
+
+    def ready(self) -> None:
+        """The test plays the child."""
+
+    def kill(self, reason: str) -> None:
+        self.killed.append(reason)
+
+    async def stop(self, grace_s: float) -> None:
+        raise AssertionError(grace_s)
+
+
+class NoTimer:
+    """Time stands still."""
+
+    def cancel(self) -> None:
+        """Nothing was planned."""
