@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from inspectd.records import (
     Code,
@@ -183,16 +184,22 @@ def _unlisted(rules: Iterable[Rule], model: str, detections: Iterable[Detection]
         if rule.model is None or rule.model == model:
             if rule.classes is None:
                 return
-            named.update(map(_canonical, rule.classes))
+            named |= _canonical_set(rule.classes)
     yield from (detection for detection in detections if _canonical(detection.class_name) not in named)
 
 
+@lru_cache(maxsize=4096)
 def _canonical(class_name: str) -> str:
     return class_name.replace(" ", "_")
 
 
+@lru_cache(maxsize=1024)
+def _canonical_set(classes: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(_canonical, classes))
+
+
 def _matching(rule: Rule, detections: Iterable[Detection]) -> Iterator[Detection]:
-    classes = None if rule.classes is None else {_canonical(name) for name in rule.classes}
+    classes = None if rule.classes is None else _canonical_set(rule.classes)
     for detection in detections:
         box = detection.box
         if (

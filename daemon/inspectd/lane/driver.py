@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from inspectd.decode.names import class_name
+from inspectd.classnames import class_name
 from inspectd.errors import WorkerError
 from inspectd.lane.lane import Action, Cancel, Finish, Kill, Lane, Release, Start
 from inspectd.records import Box, Code, Detection, Done, Failed, Frame, ModelFacts, ModelRun, Outcome
@@ -214,15 +214,14 @@ class LaneDriver:
         self.host.send({"t": "infer", "a": attempt, "f": fields})
 
     def _set_timer(self) -> None:
+        """A timer that fires too early costs less than to set it anew at every answer."""
         due_s = self.lane.next_due_s()
-        if due_s == self._timer_due_s:
+        if due_s is None or (self._timer_due_s is not None and self._timer_due_s <= due_s):
             return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self._timer_due_s = due_s
-        if due_s is not None:
-            self._timer = self._later(max(0.0, due_s - self._clock()), self._tick)
+        self._timer = self._later(max(0.0, due_s - self._clock()), self._tick)
 
     def _tick(self) -> None:
         self._timer, self._timer_due_s = None, None

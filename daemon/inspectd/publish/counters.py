@@ -10,6 +10,7 @@ from typing import Any
 
 from inspectd.records import SKIPPED_CODES, Evaluation, LostRun, Record
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -94,17 +95,17 @@ class Counters:
     def to_json(self) -> str:
         """Write them as the journal keeps them; what is 0 is left out."""
         document: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, Tally):
+        for name in Counters.__slots__:
+            value = getattr(self, name)
+            if name == "parts":
                 value = _numbers(value)
-            elif item.name == "per_camera":
+            elif name == "per_camera":
                 value = {camera: _numbers(tally) for camera, tally in value.items()}
-            elif isinstance(value, Mapping):
+            elif name == "by_code":
                 value = dict(value)
             if value:
-                document[item.name] = value
-        return json.dumps(document, separators=(",", ":"))
+                document[name] = value
+        return _encode(document)
 
     @classmethod
     def from_json(cls, text: str) -> Counters:

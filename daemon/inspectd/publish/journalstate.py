@@ -13,6 +13,7 @@ from inspectd.publish.counters import Counters
 from inspectd.publish.intervals import IntervalSet, Overlap
 from inspectd.records import LostRun, Record
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 SCHEMA_VERSION = "1.0"
 """Columns may be added under a new minor number; what an older release does not know it leaves alone."""
 
@@ -61,7 +62,7 @@ class JournalState:
             accounted = marks.accounted.add(first, last)
         except Overlap as error:
             raise Overlap(f"{record.camera}: {error}") from error
-        changed = replace(marks, accounted=accounted, excluded=marks.excluded + excluded)
+        changed = CameraMarks(accounted, marks.reserved_to, marks.excluded + excluded)
         return replace(
             self,
             next_seq=self.next_seq + seqs,
@@ -91,7 +92,7 @@ def marks_to_json(marks: Mapping[str, CameraMarks]) -> str:
         name: [camera.accounted.contiguous_to, camera.reserved_to, camera.excluded, camera.accounted.above]
         for name, camera in marks.items()
     }
-    return json.dumps(document, separators=(",", ":"))
+    return _encode(document)
 
 
 def marks_from_json(text: str) -> dict[str, CameraMarks]:

@@ -140,11 +140,12 @@ class WriterThread:
             self._journal.ack(notes.acked[1])
         for camera, to in notes.reserved.items():
             self._journal.reserve(camera, to)
-        self._journal.count(
-            triggers_accepted=notes.triggers_accepted,
-            triggers_missed=notes.triggers_missed,
-            verdicts_expired=notes.verdicts_expired,
-        )
+        if notes.triggers_accepted or notes.triggers_missed or notes.verdicts_expired:
+            self._journal.count(
+                triggers_accepted=notes.triggers_accepted,
+                triggers_missed=notes.triggers_missed,
+                verdicts_expired=notes.verdicts_expired,
+            )
 
     def _failed(self, error: StorageError) -> None:
         """Nothing was written: what waits becomes 700, and is tried again after a while."""

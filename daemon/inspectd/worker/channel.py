@@ -19,6 +19,7 @@ MESSAGE_MAX_BYTES = 65_536
 MAX_DESCRIPTORS = 2
 """A message carries at most a pool and a ledger, or a pool alone."""
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 Message = dict[str, Any]
 """`t` is the kind; the other keys depend on it."""
 
@@ -39,15 +40,17 @@ def understood(who: str) -> Iterator[None]:
 class Channel:
     """One end of a packet socket. When the other end does not read, `send` says False; nothing waits here."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, takes_descriptors: bool = True) -> None:
+        """`takes_descriptors` False: main's end. Children have nothing to give; the kernel closes what they try."""
         sock.setblocking(False)
         self._sock = sock
+        self._takes_descriptors = takes_descriptors
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
         """Make our end, and the bare socket that a child inherits."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        return cls(ours), theirs
+        return cls(ours, takes_descriptors=False), theirs
 
     def fileno(self) -> int:
         """Descriptor, for poll and the event loop."""
@@ -58,7 +61,7 @@ class Channel:
 
         Raises ChannelClosed, and WorkerError for a message over 64 KiB.
         """
-        data = json.dumps(message, separators=(",", ":")).encode()
+        data = _encode(message).encode()
         if len(data) > MESSAGE_MAX_BYTES:
             raise WorkerError(f"message {message.get('t')!r} has {len(data)} bytes (limit {MESSAGE_MAX_BYTES})")
         try:
@@ -85,8 +88,12 @@ class Channel:
 
         Raises ChannelClosed at the end, WorkerError for rubbish.
         """
+        descriptors: list[int] = []
         try:
-            data, descriptors, _flags, _address = socket.recv_fds(self._sock, MESSAGE_MAX_BYTES, MAX_DESCRIPTORS)
+            if self._takes_descriptors:
+                data, descriptors, _flags, _address = socket.recv_fds(self._sock, MESSAGE_MAX_BYTES, MAX_DESCRIPTORS)
+            else:
+                data = self._sock.recv(MESSAGE_MAX_BYTES)
         except BlockingIOError:
             return None
         except OSError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import signal
 from collections.abc import Callable
@@ -30,8 +29,6 @@ STEADY_S = 10.0
 REPAIR_AFTER = 3
 """So many failures in a row are told as a repair in progress: whoever waits stops waiting."""
 HELLO_LIMIT_S = 120.0
-MESSAGES_PER_WAKE = 64
-"""So that one talkative child does not keep the loop from the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,20 +149,21 @@ class Host:
         self._step_after(limit_s, self.kill, f"no hello within {limit_s:g} s")
 
     def _readable(self, channel: Channel) -> None:
+        """One message a turn of the loop: no talkative child keeps it from the others.
+
+        A child that is being killed is heard once more at its end.
+        """
         try:
-            for _ in range(MESSAGES_PER_WAKE):
-                if self._killing or (received := channel.receive()) is None:
-                    return  # a child that is being killed is heard once more at its end
-                self._dispatch(*received)
+            received = None if self._killing else channel.receive()
+            if received is not None:
+                self._dispatch(received[0])
         except ChannelClosed:
             self._loop.remove_reader(channel.fileno())  # its pidfd tells the rest
         except WorkerError as error:
             log.error("%s: %s", self.label, error)
             self.kill(str(error))
 
-    def _dispatch(self, message: Message, descriptors: tuple[int, ...]) -> None:
-        for descriptor in descriptors:  # children have nothing to give
-            os.close(descriptor)
+    def _dispatch(self, message: Message) -> None:
         kind = message.get("t")
         if kind == "hello":
             self._step_after(self._limits.ready_s, self.kill, f"not ready within {self._limits.ready_s:g} s")
@@ -202,7 +200,7 @@ class Host:
         self._handler.on_ending()
         try:
             while (received := child.channel.receive()) is not None:
-                self._dispatch(*received)
+                self._dispatch(received[0])
         except WorkerError as error:
             log.debug("%s: end of its messages: %s", self.label, error)
         self._cancel(self._timer)
