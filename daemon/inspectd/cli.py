@@ -120,6 +120,26 @@ def infer(
 
 
 @cli.command()
+@click.argument("model")
+@click.option("-c", "--config", type=PathType, help="MODEL is then the name of a model of this configuration.")
+@click.option("--try", "images", multiple=True, type=PathType, metavar="IMAGE", help="Score RGB/BGR x resize on it.")
+@click.option("--json", "as_json", is_flag=True, help="One document, also for a refusal.")
+@click.option("--layout", help="Output layout, where the file cannot be told.")
+@click.option("--device", help="CPU, GPU, NPU; default: the configuration's first.")
+@click.option("--precision", type=click.Choice(["auto", "f32", "f16", "bf16"]), help="Default: the configuration's.")
+def model(model: str, config: Path | None, images: tuple[Path, ...], as_json: bool, **given: object) -> None:
+    """Show what the daemon makes of a model file, and who says so: the file, the configuration, or nobody."""
+    from inspectd.model_command import inspect_model
+
+    chosen = {key: value for key, value in given.items() if value is not None}
+    raise SystemExit(
+        inspect_model(
+            model, config, os.environ, images=images, chosen=chosen, as_json=as_json, out=sys.stdout, err=sys.stderr
+        )
+    )
+
+
+@cli.command()
 @click.option("-c", "--config", type=PathType, help="Your own configuration instead of the simulated line.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="How long.")
 @click.option("--json", "as_json", is_flag=True, help="One document at the end instead of the table.")

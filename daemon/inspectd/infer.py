@@ -111,9 +111,11 @@ def _document(number: int, found: Detection) -> dict[str, Any]:
 
 
 def _headline(facts: ModelFacts) -> str:
+    count = len(facts.classes)
+    classes = f"{count} class{'' if count == 1 else 'es'}" if count else "classes without names"
     return (
-        f"{facts.model}: {facts.layout}, {facts.input_width_px} x {facts.input_height_px} px, {len(facts.classes)} "
-        f"classes, {facts.device} {facts.precision}, {facts.warmup_p95_s * 1000:.1f} ms at warm-up\n"
+        f"{facts.model}: {facts.layout}, {facts.input_width_px} x {facts.input_height_px} px, {classes}, "
+        f"{facts.device} {facts.precision}, {facts.warmup_p95_s * 1000:.1f} ms at warm-up\n"
     )
 
 

@@ -121,7 +121,7 @@ def model_spec(
         hint="throughput" if model.hint == "auto" else model.hint,
         requests=None if model.requests == "auto" else model.requests,
         confidence=model.confidence if "confidence" in model.model_fields_set else None,
-        iou=model.iou if "iou" in model.model_fields_set else None,
+        iou=model.iou,
         fps_total=fps_total,
         sha256=model.sha256,
         cache_dir=cache_dir,

@@ -92,7 +92,7 @@ def test_a_device_error_ends_it(pictures: list[Path]) -> None:
 def test_a_person_gets_a_table(pictures: list[Path]) -> None:
     _, out, _ = run(pictures[:1], FOUND, as_json=False)
     headline, picture, row = out.splitlines()
-    assert "defects: yolo, 640 x 640 px" in headline
+    assert "defects: yolo, 640 x 640 px, classes without names, CPU" in headline
     assert "a.png  64 x 48 px  defects  1 found" in picture
     assert row.split() == ["short", "0.750", "x", "-2.0", "y", "3.0", "w", "10.5", "h", "4.0"]
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from tests.unit.config_case import BASE, Case, case, changed
 
 from inspectd.config.schema import Configuration, FilesSource, Model, SimulatorSource
+from inspectd.config.show import as_yaml
 
 RULE = "      evaluation: notOk\n"
 
@@ -273,6 +274,15 @@ def test_the_topic_can_be_given(line3: Case) -> None:
 def test_one_class_is_a_list_of_one(line3: Case) -> None:
     text = changed("class: [open, short]", "class: open")
     assert line3.load(text).configuration.decision.rules[0].class_ == ("open",)
+
+
+def test_an_overlap_that_is_not_given_is_left_to_the_model_file(line3: Case) -> None:
+    """`show` printed 0.5 where the engine took the file's 0.7."""
+    left = line3.load(BASE).configuration
+    given = line3.load(changed("task: detect", "task: detect\n    iou: 0.4")).configuration
+    assert (left.models["defects"].iou, given.models["defects"].iou) == (None, 0.4)
+    assert "iou" not in as_yaml(left)
+    assert "iou: 0.4" in as_yaml(given)
 
 
 def test_no_upper_limit_is_an_explicit_null(line3: Case) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from inspectd.classnames import class_name, with_room_for
 from inspectd.decode import DECODERS, Reading
 from inspectd.decode.grid import cell_count, cells, known_counts
-from inspectd.decode.names import class_name, with_room_for
 from inspectd.errors import OutputError
 
 READING = Reading(confidence=0.25, iou=0.5, class_count=6, input_width_px=640, input_height_px=320)

@@ -44,7 +44,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A place for shipped files, as the wheel has it."""
     monkeypatch.setattr(resources, "_PLACES", (tmp_path,))
     (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "pcb-demo.xml").touch()
+    (tmp_path / "models" / "pcb-demo-int8.xml").touch()
     return tmp_path
 
 
@@ -52,14 +52,14 @@ def test_the_packaged_configuration_is_right_and_shows_two_lines(shipped: Path) 
     document = configurations.overlaid(configurations.packaged(), EMBEDDED, Path("/state"))
     configuration = Configuration.model_validate(document)
     assert configuration.base_topic == "inspectd/demo/smt/line1/aoi/demo"
-    assert configuration.models["defects"].path == shipped / "models" / "pcb-demo.xml"
+    assert configuration.models["defects"].path == shipped / "models" / "pcb-demo-int8.xml"
     simulators = configurations.simulators(configuration)
     assert {name: (source.seed, source.width, source.height) for name, source in simulators.items()} == {
         "top": (1, 640, 640),
         "side": (2, 640, 640),
     }
     assert (configuration.mqtt.port, configuration.mqtt.version) == (40_000, "3.1.1")
-    assert configurations.least_confidence(configuration) == 0.4
+    assert configurations.least_confidence(configuration) == 0.6
 
 
 def test_what_is_written_is_read_back_and_has_no_anchors(shipped: Path) -> None:
@@ -102,6 +102,6 @@ def test_least_confidence_is_that_of_the_rules_that_can_reject() -> None:
 
 
 def test_a_missing_shipped_file_is_told_with_the_places_looked_at(shipped: Path) -> None:
-    assert resources.model_path("pcb-demo.xml") == shipped / "models" / "pcb-demo.xml"
+    assert resources.model_path("pcb-demo-int8.xml") == shipped / "models" / "pcb-demo-int8.xml"
     with pytest.raises(OutsideError, match=r"result\.schema\.json is missing in .*schemas: this installation is inc"):
         resources.schema_path("result.schema.json")

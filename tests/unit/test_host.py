@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,6 @@ import pytest
 
 from inspectd.backoff import Backoff
 from inspectd.errors import WorkerError
-from inspectd.worker import process
 from inspectd.worker.channel import Message, understood
 from inspectd.worker.host import Host, Limits
 from inspectd.worker.process import in_words
@@ -130,7 +130,7 @@ async def test_a_child_that_cannot_be_started_is_told_and_tried_again(monkeypatc
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     descriptors = descriptors_open()
-    monkeypatch.setattr(process.subprocess, "Popen", refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
     async with hosted(Limits()) as (host, handler):
         await handler.until_gone(3)
         assert host.in_repair
@@ -139,11 +139,12 @@ async def test_a_child_that_cannot_be_started_is_told_and_tried_again(monkeypatc
 
 
 async def test_rubbish_from_a_child_is_its_own_fault() -> None:
+    message: Message = {}
     with (
         pytest.raises(WorkerError, match="camera top: a message that is not understood: KeyError"),
         understood("camera top"),
     ):
-        {}["n"]
+        message["n"]
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,8 @@ class Model(Part):
     retries: Annotated[int, Field(ge=0, le=10)] = 1
     confidence: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.10
     """Lowest score that is recorded; the rules decide."""
-    iou: Fraction = 0.5
+    iou: Fraction | None = None
+    """Boxes of one class that overlap more are one object; default: the file's, else 0.5."""
     required: bool = True
     threads: AutoCount = "auto"
     cpus: Annotated[tuple[Annotated[int, Field(ge=0, le=4095)], ...], Field(strict=False, min_length=1)] | None = None

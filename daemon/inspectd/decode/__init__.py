@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from inspectd.classnames import class_name
 from inspectd.decode import boxes_labels, detr, dfine, end2end, rtdetr, ssd, yolo, yolov5, yolox
 from inspectd.decode.answer import Decoder, Found, Outputs, Reading
-from inspectd.decode.names import class_name
 from inspectd.records import Box, Detection
 
-if TYPE_CHECKING:  # main names classes and layouts from here, and must not load OpenCV for it
+if TYPE_CHECKING:  # who only reads a description must not load OpenCV for it
     from inspectd.decode.geometry import Placement
 
 __all__ = ["DECODERS", "Decoder", "Found", "Outputs", "Reading", "detections"]

@@ -16,6 +16,8 @@ from inspectd.resources import model_path
 
 _NOT_OK = Evaluation.NOT_OK.word
 _NOT_DECIDABLE = Evaluation.NOT_DECIDABLE.word
+_SURE, _DOUBT = 0.6, 0.5
+"""Confidence that makes a board NotOK, and that leaves it to a person: chosen for the shipped model (its card)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class BrokerAddress:
 def packaged() -> dict[str, Any]:
     """Two simulated cameras of 640 × 640 at 10 fps, each a line of its own. Raises OutsideError without the model."""
     defects = list(DEFECT_CLASSES)
-    doubt = {"model": "defects", "class": defects, "min_confidence": 0.25, "evaluation": _NOT_DECIDABLE, "code": 200}
+    doubt = {"model": "defects", "class": defects, "min_confidence": _DOUBT, "evaluation": _NOT_DECIDABLE, "code": 200}
     board = {"model": "defects", "class": "board", "min_confidence": 0.5, "min_count": 1, "max_count": 1}
     return {
         "version": 1,
@@ -45,12 +47,12 @@ def packaged() -> dict[str, Any]:
             "clock": "none",
         },
         "cameras": {name: _simulated(seed) for seed, name in enumerate(("top", "side"), start=1)},
-        "models": {"defects": {"task": "detect", "path": str(model_path("pcb-demo.xml")), "timeout_ms": 500}},
+        "models": {"defects": {"task": "detect", "path": str(model_path("pcb-demo-int8.xml")), "timeout_ms": 500}},
         "decision": {
             "unlisted": _NOT_OK,
             "rules": [
                 {"id": "board", **board, "evaluation": _NOT_DECIDABLE, "code": 202},
-                {"id": "defect", "class": defects, "min_confidence": 0.4, "evaluation": _NOT_OK, "code": 110},
+                {"id": "defect", "class": defects, "min_confidence": _SURE, "evaluation": _NOT_OK, "code": 110},
                 {"id": "doubt", **doubt},
             ],
         },

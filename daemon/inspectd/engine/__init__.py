@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from inspectd.decode.preparation import Color, Resize, Triple
 from inspectd.records import Detection, ModelFacts
+
+if TYPE_CHECKING:  # main hands specs on and touches no pixel: it does without NumPy, which the decoders load
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from inspectd.decode.preparation import Color, Resize, Triple
 
 DEFAULT_CONFIDENCE = 0.10
 DEFAULT_IOU = 0.5

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from inspectd.classnames import with_room_for
 from inspectd.decode import DECODERS
 from inspectd.decode.layouts import Head, Layout, Output, recognise
-from inspectd.decode.names import with_room_for
 from inspectd.engine import DEFAULT_CONFIDENCE, DEFAULT_IOU, ModelSpec
 from inspectd.engine.modelfile import FileWords, class_names, layout_claim, told_task
 from inspectd.engine.preprocessing import Preprocessing, other_preprocessing, preprocessing
