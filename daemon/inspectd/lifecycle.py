@@ -130,6 +130,8 @@ class Lifecycle:
         daemon = self._daemon
         self._closing.set()
         self._notifier.stopping()
+        daemon.reporter.serving = False
+        daemon.reporter.publish_changes()
         log.info("stopping: %d frames in flight", sum(line.in_flight for line in daemon.lines.values()))
         await asyncio.gather(*(line.stop(CAMERA_GRACE_S) for line in daemon.lines.values()))
         try:
@@ -145,8 +147,6 @@ class Lifecycle:
         is_committed = await self._committed()
         await asyncio.gather(*(lane.host.stop(MODEL_GRACE_S) for lane in daemon.lanes.values()))
         await daemon.publisher.drained(SENDING_LIMIT_S)
-        daemon.reporter.serving = False
-        daemon.reporter.publish_changes()
         daemon.reporter.publish_counters()
         reason: StatusReason = "stop" if self._failure is None else "failure"
         was_connected = daemon.publisher.connected
@@ -228,7 +228,8 @@ class Lifecycle:
         """Of this publisher; a new one begins at 0."""
         stats = self._daemon.publisher.stats()
         expired = stats.verdicts_expired + stats.verdicts_overflowed
-        self._daemon.writer.count(verdicts_expired=max(0, expired - self._verdicts_expired))
+        if expired > self._verdicts_expired:
+            self._daemon.writer.count(verdicts_expired=expired - self._verdicts_expired)
         self._verdicts_expired = expired
 
     def _feed_watchdog(self) -> None:

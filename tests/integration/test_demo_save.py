@@ -53,7 +53,8 @@ def test_the_first_judged_pictures_are_saved_each_with_its_own_boxes(tmp_path: P
 
 def test_what_decides_nothing_is_not_drawn(tmp_path: Path) -> None:
     """Everything from 0.10 on is recorded; below every rule's threshold it would hide what counts."""
-    for number, confidence in enumerate((0.24, 0.26)):
+    least = min(rule.min_confidence or 0.0 for rule in configuration().decision.rules if "spur" in (rule.class_ or ()))
+    for number, confidence in enumerate((least - 0.01, least + 0.01)):
         pictures = SavedPictures(tmp_path / str(number), configuration())
         pictures.add(result(2, spur(confidence)))
         pictures.write()

@@ -193,3 +193,12 @@ def test_the_summary_of_nothing_is_honest() -> None:
     text = drawn(summary.text(document))
     assert "no counters came from the daemon" in text
     assert "3 messages came faster" in text
+
+
+def test_the_daemons_end_does_not_overwrite_how_the_line_was() -> None:
+    """The last picture that stays on the screen said "Preoperational, not ready" of a line that had worked."""
+    table = LiveTable(["top"], 0.4)
+    table.add("state", {"vision": "Operational", "ready": True}, 0.0)
+    table.is_ending = True
+    table.add("state", {"vision": "Preoperational", "ready": False}, 1.0)
+    assert table.state["vision"] == "Operational"

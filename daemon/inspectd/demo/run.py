@@ -143,6 +143,7 @@ class _Demo:
 
     def _end(self, draw: Callable[[], None]) -> None:
         """Ask the daemon to end and hear it out: its last results and counters come now."""
+        self.table.is_ending = True
         self.daemon.terminate()
         until_s = time.monotonic() + _END_LIMIT_S
         while self.daemon.exit_code is None and time.monotonic() < until_s:

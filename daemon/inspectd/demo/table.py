@@ -77,6 +77,8 @@ class LiveTable:
     def __init__(self, cameras: Iterable[str], min_confidence: float) -> None:
         self.rows = {camera: CameraRow() for camera in cameras}
         self.counters: Mapping[str, Any] | None = None
+        self.is_ending = False
+        """The daemon was asked to end: what it says of its state from now on is not how the line was."""
         self.state: Mapping[str, Any] = {}
         self.defective: deque[DefectivePart] = deque(maxlen=_DEFECTS_SHOWN)
         self._min_confidence = min_confidence
@@ -87,7 +89,7 @@ class LiveTable:
             self._add_result(document, now_s)
         elif leaf == "counters":
             self.counters = document
-        elif leaf == "state":
+        elif leaf == "state" and not self.is_ending:
             self.state = document
 
     @property
