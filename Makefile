@@ -16,14 +16,15 @@ UV_COMPILE := build/uv/bin/uv pip compile --quiet --universal --generate-hashes 
 	--no-emit-index-url --custom-compile-command "make lock" --group build --extra demo $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench kills flat lock clean packages units
+.PHONY: help demo test check bench ladder kills flat lock clean packages units
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo   the whole chain on a simulated line, for $(SECONDS) s (SECONDS=60, ARGS="--json")'
 	@echo 'make test   every test (ARGS="tests/unit -k lane")'
 	@echo 'make check  lint, types, YAML, systemd unit'
-	@echo 'make bench  figures of this PC beside the budgets'
+	@echo 'make bench  figures of this PC beside the budgets, then the ladder'
+	@echo 'make ladder what articles on asynchronous OpenVINO recommend, beside our pool and daemon; with a plot'
 	@echo 'make kills  kill -9 of every part, $(ROUNDS) times each (ROUNDS=4)'
 	@echo 'make flat   memory and descriptors under full load for $(MINUTES) minutes (MINUTES=60)'
 	@echo 'make lock   pin the dependencies again (UPGRADE=--upgrade for newer ones)'
@@ -52,8 +53,14 @@ units:
 	@if ! command -v systemd-analyze > /dev/null; then echo 'units: not verified, no systemd-analyze here'; \
 	else systemd-analyze verify --man=no build/units/*.service && echo 'units: verified'; fi
 
+# Who gives ARGS wants these figures alone.
 bench: $(DEV) packages
 	$(BIN)/python -m tests.bench $(ARGS)
+	$(if $(ARGS),,@$(MAKE) --no-print-directory ladder)
+
+ladder: $(DEV) packages
+	@mkdir -p build
+	$(BIN)/python -m tests.bench.ladder --plot build/ladder.png $(ARGS)
 
 kills: $(DEV) packages
 	INSPECTD_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/integration/test_kills.py

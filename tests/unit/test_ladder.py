@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
+from tests.bench.ladder.plot import BAR, LOSING_BAR, NAME_PX, plot
 from tests.bench.ladder.rows import Row, budgets, table
 from tests.bench.ladder.tally import Round, Tally, intervals_ms, over_rounds
 
@@ -150,3 +154,22 @@ def test_the_budget_of_a_large_model_does_not_judge_a_small_one() -> None:
     rows = ladder(loop=40.0, queue=50.0, pool=48.0, daemon=38.0, reference=50.0)
     first = next(budgets("m", rows, is_large=False))
     assert (first.budget, first.verdict) == (None, "")
+
+
+def test_a_rung_that_has_not_met_a_fault_is_not_called_sound() -> None:
+    """A slow model may end its round before anything could fail."""
+    assert not Row("callbacks, 4", SOUND, SOUND, replace(SOUND, given=9, answered=9)).is_tried
+    assert Row("callbacks, 4", SOUND, SOUND, SOUND).is_tried
+
+
+def test_the_plot_has_a_bar_for_each_rung_as_long_as_its_figure(tmp_path: Path) -> None:
+    """And another colour for one that lost results: its speed is worth nothing."""
+    rows = ladder(loop=50.0, queue=100.0, pool=48.0, daemon=38.0, reference=50.0)
+    plot({"m": rows}, tmp_path / "ladder.png")
+    picture = cv2.imread(str(tmp_path / "ladder.png"))
+    assert picture is not None
+    frames = picture[: len(picture) // 2, NAME_PX:]
+    lengths_px = {
+        color: int((np.asarray(frames) == color).all(axis=2).sum(axis=1).max()) for color in (BAR, LOSING_BAR)
+    }
+    assert lengths_px[LOSING_BAR] == pytest.approx(2 * lengths_px[BAR], abs=2)

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(f"{name}: not measured: {fault}", file=sys.stderr)
             else:
                 print(f"{name}\n{table(ladders[name])}", file=sys.stderr)
-                figures += budgets(name, ladders[name], is_large=model == SHARED_MODEL)
+                figures += budgets(name, ladders[name], is_large=model == SHARED_MODEL.resolve())
         for group, measure in GROUPS.items():
             try:
                 for figure in measure(means, models) if group in wanted else ():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 
 from tests.bench.figures import SIZE_PX, THREADS
 from tests.bench.ladder.boards import write_boards
@@ -56,7 +57,7 @@ def stand_in(means: Means, _models: Mapping[str, Path]) -> Iterator[Figure]:
         for _ in range(means.rounds):
             for name, one in workers.items():
                 rates[name].append(one.round(means.seconds, plan=plan).frames_per_s)
-    medians = {name: sorted(found)[len(found) // 2] for name, found in rates.items()}
+    medians = {name: median(found) for name, found in rates.items()}
     ratio = medians[OURS] / medians["synchronous loop"]
     note = ", ".join(f"{name} {rate:.1f}/s" for name, rate in medians.items())
     yield Figure(

@@ -14,9 +14,9 @@ COUNT, SIZE_PX, SEED = 8, 640, 1
 Picture = NDArray[np.uint8]
 
 
-def write_boards(disk: Path) -> Path:
+def write_boards(disk: Path, name: str = "boards") -> Path:
     """Draw them into a folder under `disk`, unless they are there."""
-    folder = disk / "boards"
+    folder = disk / name
     if not folder.exists():
         folder.mkdir()
         for number in range(1, COUNT + 1):

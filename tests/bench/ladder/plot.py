@@ -12,7 +12,7 @@ from tests.bench.ladder.rows import Row
 
 WIDTH_PX, LINE_PX, MARGIN_PX = 1100, 30, 20
 NAME_PX, VALUE_PX = 290, 90
-INK, BAR, OURS_BAR, LOSING = (40, 40, 40), (200, 170, 120), (90, 150, 60), (120, 120, 220)
+INK, BAR, OURS_BAR, LOSING_BAR = (40, 40, 40), (200, 170, 120), (90, 150, 60), (120, 120, 220)
 """BGR. A rung that lost results has a bar of its own colour."""
 OURS = ("our pool", "whole daemon")
 
@@ -34,7 +34,7 @@ def panel(title: str, rows: Sequence[Row], values: Sequence[float]) -> NDArray[n
     for place, (row, value) in enumerate(zip(rows, values, strict=True), 1):
         top = MARGIN_PX + place * LINE_PX
         right = NAME_PX + round(longest_px * value / max(values))
-        color = OURS_BAR if row.name.startswith(OURS) else LOSING if row.lost else BAR
+        color = OURS_BAR if row.name.startswith(OURS) else LOSING_BAR if row.lost else BAR
         cv2.rectangle(picture, (NAME_PX, top + 4), (right, top + LINE_PX - 4), color, cv2.FILLED)
         _write(picture, row.name, MARGIN_PX, top + LINE_PX // 2 + 5, 0.5)
         _write(picture, f"{value:.1f}", right + 8, top + LINE_PX // 2 + 5, 0.5)

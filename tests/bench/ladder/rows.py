@@ -23,6 +23,8 @@ HEADER = (
     "told",
 )
 
+_TRIED_FRAMES = 30
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -40,8 +42,8 @@ class Row:
 
     @property
     def is_tried(self) -> bool:
-        """Whether it has shown what it does with faults."""
-        return self.slowed is not None and self.failing is not None
+        """Whether it has shown what it does with faults: the tenth inference fails first, and some follow it."""
+        return self.slowed is not None and self.failing is not None and self.failing.given >= _TRIED_FRAMES
 
     def cells(self) -> tuple[str, ...]:
         """Word it for the table."""
@@ -79,7 +81,7 @@ def budgets(model: str, rows: Sequence[Row], *, is_large: bool) -> Iterator[Figu
     ratio = pool.plain.frames_per_s / reference.plain.frames_per_s
     yield Figure(f"{model}: our pool ÷ benchmark_app", ratio, "")
     beyond_ms = daemon.plain.cpu_ms - reference.plain.cpu_ms
-    yield Figure(f"{model}: CPU per frame beyond benchmark_app", beyond_ms, "ms", 4.0)
+    yield Figure(f"{model}: CPU per frame beyond benchmark_app, without camera", beyond_ms, "ms", 4.0)
     sound = [row for row in articles if row.is_tried and not row.lost]
     if sound:
         fastest = max(sound, key=lambda row: row.plain.frames_per_s)

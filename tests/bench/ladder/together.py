@@ -19,10 +19,10 @@ def pair(means: Means, models: Mapping[str, Path]) -> Iterator[Figure]:
     """Two models on two cameras at once ÷ the sum of each alone at half the threads."""
     if len(models) < 2 or THREADS < 2:
         raise NotMeasured(f"two models and two cores are needed; here are {len(models)} and {THREADS}")
-    folder, half = write_boards(means.disk), THREADS // 2
+    half = THREADS // 2
     sections = {name: means.bench(model).detector(model, threads=half)["defects"] for name, model in models.items()}
-    alone = {name: _rates(means, folder, {name: section})[name] for name, section in sections.items()}
-    both = _rates(means, folder, sections)
+    alone = {name: _rates(means, {name: section})[name] for name, section in sections.items()}
+    both = _rates(means, sections)
     told = ", ".join(f"{name} {both[name]:.1f}/s, alone {alone[name]:.1f}/s" for name in sections)
     ratio = sum(both.values()) / sum(alone.values())
     yield Figure(
@@ -35,9 +35,10 @@ def cameras(means: Means, models: Mapping[str, Path]) -> Iterator[Figure]:
     yield from four_cameras(means.bench(next(iter(models.values()))))
 
 
-def _rates(means: Means, folder: Path, sections: dict[str, Any]) -> dict[str, float]:
+def _rates(means: Means, sections: dict[str, Any]) -> dict[str, float]:
     """Results/s of each model; camera and model have one name."""
-    lines = {name: files_camera(folder, name) for name in sections}
+    # a device serves one camera, and so does a folder
+    lines = {name: files_camera(write_boards(means.disk, f"boards-{name}"), name) for name in sections}
     with daemon(means.disk, cameras=lines, models=sections) as running:
         running.settle(SETTLE_RESULTS * len(sections))
         interval = running.interval(means.seconds)

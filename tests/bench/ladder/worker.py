@@ -133,13 +133,14 @@ def main() -> None:
     name, model, threads, requests, boards = sys.argv[1:]
     cv2.setNumThreads(1)
     logging.getLogger("inspectd").setLevel(logging.ERROR)  # what it says of the model has been read
-    with tempfile.TemporaryDirectory(prefix="inspectd-ladder-") as folder:
-        stage = Stage(name, Path(model), int(threads), int(requests), read_boards(Path(boards)), Path(folder))
-        for line in sys.stdin:
-            done = stage.round(json.loads(line))
-            print(json.dumps(asdict(done)), flush=True)
-            if done.is_stuck:
-                break
+    # beside the boards: the bench removes it all, also after a process that had to be killed
+    folder = Path(tempfile.mkdtemp(prefix="rung-", dir=Path(boards).parent))
+    stage = Stage(name, Path(model), int(threads), int(requests), read_boards(Path(boards)), folder)
+    for line in sys.stdin:
+        done = stage.round(json.loads(line))
+        print(json.dumps(asdict(done)), flush=True)
+        if done.is_stuck:
+            break
     os._exit(0)  # a thread that is stuck in the runtime would keep the process
 
 
