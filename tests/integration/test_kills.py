@@ -96,7 +96,7 @@ def test_kill_9_at_a_random_moment_loses_and_invents_nothing(
             tmp_path,
             broker.port,
             cameras={"top": files_camera(pictures, loop=True)},
-            models={"defects": pcb_model()},
+            models={"defects": pcb_model(retry_s=1)},
             decision=pcb_decision(),
         )
         with plant(tmp_path, document) as line:
