@@ -89,14 +89,14 @@ def _choose(rng: Random, board: Placed, pool: Sequence[tuple[Placed, Defect]], u
 
 def _moved(defect: Defect, source: Placed, target: Placed) -> Defect:
     """Move a defect to where the same board lies in another picture, turned if one of the two is."""
-    if source.turned == target.turned:
-        dx, dy = target.x_px - source.x_px, target.y_px - source.y_px
-        x, y = defect.box.x + dx, defect.box.y + dy
-        polygon = tuple((px + dx, py + dy) for px, py in defect.polygon)
-    else:
+    if source.turned != target.turned:
         dx, dy = target.x_px + source.x_px + target.box.w, target.y_px + source.y_px + target.box.h
         x, y = dx - defect.box.x - defect.box.w, dy - defect.box.y - defect.box.h
         polygon = tuple((dx - px, dy - py) for px, py in defect.polygon)
+    else:
+        dx, dy = float(target.x_px - source.x_px), float(target.y_px - source.y_px)
+        x, y = defect.box.x + dx, defect.box.y + dy
+        polygon = tuple((px + dx, py + dy) for px, py in defect.polygon)
     return replace(defect, polygon=polygon, box=replace(defect.box, x=x, y=y))
 
 

@@ -26,7 +26,7 @@ from demo_data import Sample, keep_samples, vary
 from demo_model import Exported, Net, loss
 from demo_pictures import CLASSES, INPUT_PX, PAD_VALUE
 
-CONFIDENCE, IOU = 0.3, 0.5
+CONFIDENCE, IOU = 0.5, 0.5
 """What the model file recommends."""
 SEED = 1
 BATCH = 8
@@ -64,8 +64,8 @@ def train(net: Net, averaged: Net, samples: Sequence[Sample], steps: int, checkp
         average(averaged, net, min(KEEP, (step + 1) / (step + 10)))
         mean += (cost.item() - mean) / min(step - done + 1, SAVE_STEPS)
         if (step + 1) % SAVE_STEPS == 0 or step + 1 == steps:
-            print(f"step {step + 1} of {steps}, loss {mean:.3f}, {time.monotonic() - began_s:.0f} s", flush=True)
             keep(checkpoint, net, averaged, optimizer, step + 1, steps)
+            print(f"step {step + 1} of {steps}, loss {mean:.3f}, {time.monotonic() - began_s:.0f} s", flush=True)
 
 
 def chosen(step: int, count: int) -> list[int]:

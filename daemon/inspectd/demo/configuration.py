@@ -16,7 +16,7 @@ from inspectd.resources import model_path
 
 _NOT_OK = Evaluation.NOT_OK.word
 _NOT_DECIDABLE = Evaluation.NOT_DECIDABLE.word
-_SURE, _DOUBT = 0.6, 0.5
+_SURE, _DOUBT = 0.5, 0.4
 """Confidence that makes a board NotOK, and that leaves it to a person: chosen for the shipped model (its card)."""
 
 
