@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     facts, figures = machine(), list[Figure]()
     with tempfile.TemporaryDirectory(prefix="inspectd-bench-", dir=options.folder) as folder:
-        bench = Bench(Path(folder), options.model, model_path("pcb-demo.xml"), options.seconds, options.rounds)
+        bench = Bench(Path(folder), options.model, model_path("pcb-demo-int8.xml"), options.seconds, options.rounds)
         for name in options.only or FIGURES:
             try:
                 for figure in FIGURES[name](bench):
