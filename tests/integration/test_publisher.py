@@ -135,6 +135,7 @@ async def test_killing_the_broker_loses_nothing_that_it_did_not_acknowledge() ->
                 broker.restart()
                 received += plant.messages
             async with subscriber(broker.port, f"{BASE}/result", f"{BASE}/rsp/mes", f"{BASE}/replay/mes") as plant:
+                await publisher.until(lambda: publisher.connects == 2 and publisher.listening)
                 assert await publisher.drained(LIMIT_S)
                 request = {"requestId": "1", "requester": "mes", "streamId": "stream-1", "fromSeq": 1, "toSeq": 1000}
                 plant.publish(f"{BASE}/cmd/replay", json.dumps(request).encode())

@@ -94,3 +94,6 @@ class Listener(Protocol):
 
     def received(self, incoming: Incoming) -> None:
         """Take a message from a subscription."""
+
+    def subscribed(self, reason: int) -> None:
+        """Take the answer to the subscription: an MQTT reason code."""

@@ -49,7 +49,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self._ended: asyncio.Future[Ending] = self._loop.create_future()
-        self._mailbox: list[tuple[int, int] | Incoming] = []
+        self._mailbox: list[tuple[int, int] | Incoming | ReasonCode] = []
         self._unacknowledged: dict[int, tuple[int, float]] = {}
         self._heard_s = clock()
         self._pings_every_s = settings.keepalive_s
@@ -63,7 +63,7 @@ class Connection:
         self._client.on_disconnect = self._on_disconnect
         self._client.on_publish = self._on_publish
         self._client.on_message = self._on_message
-        self._client.on_subscribe = _on_subscribe
+        self._client.on_subscribe = self._on_subscribe
         self._client.on_socket_close = self._on_socket_close
         self._client.on_socket_register_write = self._on_register_write
 
@@ -164,6 +164,8 @@ class Connection:
             for letter in mailbox:
                 if isinstance(letter, Incoming):
                     self._listener.received(letter)
+                elif isinstance(letter, ReasonCode):
+                    self._listener.subscribed(letter.value)
                 else:
                     self._listener.acknowledged(*letter)
         except Exception as fault:
@@ -262,6 +264,9 @@ class Connection:
         correlation = getattr(message.properties, "CorrelationData", None)
         self._mailbox.append(Incoming(topic, bytes(message.payload), message.retain, reply_topic, correlation))
 
+    def _on_subscribe(self, _c: Client, _u: Any, _mid: int, reasons: list[ReasonCode], _p: Properties | None) -> None:
+        self._mailbox += reasons
+
     def _on_register_write(self, *_: object) -> None:
         """Write at the end of this turn of the loop, all messages of the turn together, without touching epoll."""
         if self._sock is not None and not self._flush_planned:
@@ -287,12 +292,6 @@ def _client(settings: BrokerSettings, version: Version) -> Client:
 def _on_socket_open(_c: Client, _u: Any, sock: Any) -> None:
     """Small messages at once: Nagle's algorithm costs 40 ms a hop."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def _on_subscribe(_c: Client, _u: Any, _mid: int, reasons: list[ReasonCode], _p: Properties | None) -> None:
-    for reason in reasons:
-        if reason.value >= FAILURE:
-            log.warning("mqtt: commands cannot be received: %s", words(reason.value))
 
 
 def _close(sock: Any) -> None:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class Publisher:
     """The daemon's way to the broker. All methods belong to the event loop's thread, and none blocks.
 
-    `on_change` is called when `connected`, `last_error` or `refused` may have another value.
+    `on_change` is called when `connected`, `listening`, `last_error` or `refused` may have another value.
     """
 
     def __init__(
@@ -55,6 +55,8 @@ class Publisher:
         self.last_error = ""
         """Why there is no connection, in words; empty while there is one."""
         self.connects = 0
+        self.listening = False
+        """Whether the broker has granted the subscription: commands can arrive."""
         self._settings = settings
         self._on_change = on_change
         self._clock = clock
@@ -191,6 +193,13 @@ class Publisher:
         """Take a message from the broker (Listener)."""
         self._desk.receive(incoming)
 
+    def subscribed(self, reason: int) -> None:
+        """Take the broker's answer to the subscription (Listener)."""
+        self.listening = reason < FAILURE
+        if not self.listening:
+            log.warning("mqtt: commands cannot be received: %s", words(reason))
+        self._on_change()
+
     async def _one_connection(self) -> None:
         """Connect, serve until it ends, and take everything unacknowledged back."""
         try:
@@ -206,7 +215,7 @@ class Publisher:
             ending = await connection.ended()
             lasted_s = self._clock() - began_s
         finally:
-            self._connection = None
+            self._connection, self.listening = None, False
             connection.drop(ending.reason)
             self._carry_out(self._outbox.disconnected(by_broker=ending.by_broker))
         if not self._closing.is_set():
@@ -221,8 +230,8 @@ class Publisher:
         log.info("mqtt: connected to %s by MQTT %s as %s", settings.address, self._version, settings.client_id)
         limit_bytes = welcome.packet_limit_bytes
         self._denied.clear()
+        connection.subscribe(self._desk.commands.topic)  # first: who sees `online` may ask at once
         self._carry_out(self._outbox.connected(self._clock(), packet_limit_bytes=limit_bytes, window=welcome.window))
-        connection.subscribe(self._desk.commands.topic)
         self._on_change()
 
     def _not_connected(self, fault: OutsideError) -> None:
