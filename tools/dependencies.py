@@ -19,6 +19,8 @@ PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 _ALLOWED = re.compile(r"(MIT|BSD|Apache|MPL|Mozilla|EPL|ISC|PSF|Zlib|CC0)(-[\w.]+)*|AND|OR", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z][\w.+-]*")
+_SHORT = {"Python Software Foundation": "PSF-2.0"}
+"""Classifiers that are only words, by their expression."""
 _FILLERS = {"license", "software", "public", "osi", "approved"}
 _CLASSIFIER = "License :: OSI Approved :: "
 
@@ -84,7 +86,8 @@ def _licence(package: Distribution) -> str:
     classifiers = [text for text in package.metadata.get_all("Classifier") or () if text.startswith(_CLASSIFIER)]
     if classifiers:
         names = (re.sub(r" \(.*\)$", "", text.removeprefix(_CLASSIFIER)) for text in classifiers)
-        return " AND ".join(name.removesuffix(" License") for name in names)
+        plain = (name.removesuffix(" License") for name in names)
+        return " AND ".join(_SHORT.get(name, name) for name in plain)
     return _field(package, "License") or "unknown"
 
 
