@@ -15,6 +15,7 @@ from tests.bench.probe import commit_probe
 from tests.bench.reference import Reference, benchmark_app
 from tests.bench.report import Figure
 from tests.bench.running import Interval, daemon
+from tests.bench.wire import answers_ms, echoes_ms, verdicts_ms
 
 from inspectd.camera.boards.drawing import draw
 
@@ -31,6 +32,7 @@ MEMORY_FPS, MEMORY_SIZE_PX = 5, (1920, 1080)
 SKIP_FACTOR = 10
 SKIP_SIZE_PX = (160, 120)
 STARTS = 3
+VERDICT_FPS, ROUND_TRIPS = 10, 300
 IDLE_AFTER = 20
 """Pictures, then the source is used up."""
 MB = 1e6
@@ -247,6 +249,33 @@ def idle(bench: Bench) -> Iterator[Figure]:
         yield Figure(f"idle line, {text}", sum(shares.values()), "% of a core", 2.0, note=note)
 
 
+def wire(bench: Bench) -> Iterator[Figure]:
+    """Request → answer and capture → verdict through a broker that sends at once, and through Debian's as it comes."""
+    for name, lines in (("", ()), (", Debian's broker unchanged", ("set_tcp_nodelay false",))):
+        camera = simulator(160, 160, fps=VERDICT_FPS)
+        sections: dict[str, Any] = {"cameras": {"top": camera}, "mqtt": {"verdict": {"enabled": "always"}}}
+        models = bench.detector(bench.small_model)
+        with daemon(bench.disk, broker=lines, models=models, **sections) as running:
+            running.settle(VERDICT_FPS)
+            with commit_probe(bench.disk, PROBE_PERIOD_S) as commits_s:
+                echoed_ms = echoes_ms(running.port, ROUND_TRIPS)
+                answered_ms = answers_ms(running.port, ROUND_TRIPS)
+                whole_ms, beyond_ms = verdicts_ms(running.port, ROUND_TRIPS)
+            running.stop()
+        commit_ms = percentile([took_s * 1000 for took_s in commits_s], 99)
+        yield from _wire_figures(f"bare echo{name}", echoed_ms, None)
+        yield from _wire_figures(f"request → answer{name}", answered_ms, None if name else commit_ms)
+        yield from _wire_figures(f"capture → verdict beyond inference{name}", beyond_ms, None if name else commit_ms)
+        yield from _wire_figures(f"capture → verdict, all of it{name}", whole_ms, None)
+
+
+def _wire_figures(name: str, took_ms: list[float], commit_ms: float | None) -> Iterator[Figure]:
+    """`commit_ms`: the commit p99 of the same run, where there is a budget."""
+    budgets = (None, None) if commit_ms is None else (10.0, 25.0 + commit_ms)
+    yield Figure(f"{name}, p50", percentile(took_ms, 50), "ms", budgets[0])
+    yield Figure(f"{name}, p99", percentile(took_ms, 99), "ms", budgets[1])
+
+
 FIGURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "throughput": throughput,
     "latency": latency,
@@ -256,4 +285,5 @@ FIGURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "cameras": four_cameras,
     "starting": starting,
     "idle": idle,
+    "wire": wire,
 }

@@ -58,6 +58,8 @@ class Running:
         """From its start to READY."""
         self.pids = {"main": built.process.pid} | built.children()
         self.ears = ears
+        self.port = int(built.document["mqtt"]["port"])
+        """Of the broker."""
         self._plant, self._bell = built, bell
 
     def settle(self, results: int, limit_s: float = SETTLE_LIMIT_S) -> None:
@@ -127,23 +129,25 @@ class _Reading:
 
 
 @contextmanager
-def daemon(disk: Path, **sections: Any) -> Iterator[Running]:
+def daemon(disk: Path, *, broker: tuple[str, ...] = (), **sections: Any) -> Iterator[Running]:
     """Run a daemon with its state in a new folder under `disk`; `sections` are those of its configuration.
+
+    `broker` has further lines of the broker's configuration.
 
     The cache of compiled models is `disk`/cache for all runs. Raises NotMeasured.
     """
     try:
-        with _daemon(disk, sections) as running:
+        with _daemon(disk, broker, sections) as running:
             yield running
     except (pytest.fail.Exception, pytest.skip.Exception) as outcome:  # of the tests' own tools
         raise NotMeasured(str(outcome)) from outcome
 
 
 @contextmanager
-def _daemon(disk: Path, sections: dict[str, Any]) -> Iterator[Running]:
+def _daemon(disk: Path, lines: tuple[str, ...], sections: dict[str, Any]) -> Iterator[Running]:
     with (
         tempfile.TemporaryDirectory(prefix="run-", dir=disk) as name,
-        mosquitto(*QUIET) as broker,
+        mosquitto(*QUIET, *lines) as broker,
         listening(broker.port) as ears,
         plant(Path(name), configuration(Path(name), broker.port, **sections)) as built,
     ):
