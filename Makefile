@@ -4,6 +4,7 @@ SECONDS ?= 20
 ARGS ?=
 UPGRADE ?=
 ROUNDS ?= 20
+RESULTS ?= 108000
 MINUTES ?= 5
 
 VENV := .venv
@@ -16,7 +17,7 @@ UV_COMPILE := build/uv/bin/uv pip compile --quiet --universal --generate-hashes 
 	--no-emit-index-url --custom-compile-command "make lock" --group build --extra demo $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench ladder kills flat lock clean packages units
+.PHONY: help demo test check bench ladder kills outage flat lock clean packages units
 .DELETE_ON_ERROR:
 
 help:
@@ -26,6 +27,7 @@ help:
 	@echo 'make bench  figures of this PC beside the budgets, then the ladder'
 	@echo 'make ladder what articles on asynchronous OpenVINO recommend, beside our pool and daemon; with a plot'
 	@echo 'make kills  kill -9 of every part, $(ROUNDS) times each (ROUNDS=4)'
+	@echo 'make outage a broker that was away for $(RESULTS) results: caught up, live verdicts on time meanwhile'
 	@echo 'make flat   memory and descriptors under full load for $(MINUTES) minutes (MINUTES=60)'
 	@echo 'make lock   pin the dependencies again (UPGRADE=--upgrade for newer ones)'
 	@echo 'make clean  remove everything that was made here'
@@ -63,13 +65,16 @@ ladder: $(DEV) packages
 	$(BIN)/python -m tests.bench.ladder --plot build/ladder.png $(ARGS)
 
 kills: $(DEV) packages
-	INSPECTD_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/integration/test_kills.py
+	INSPECTD_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/integration/test_kills.py tests/integration/test_plc_simulator.py
+
+outage: $(DEV) packages
+	INSPECTD_OUTAGE_RESULTS=$(RESULTS) $(BIN)/python -m pytest -s tests/integration/test_outbox_door.py -k outage
 
 flat: $(DEV) packages
 	PYTHONPATH=. $(BIN)/python -m tests.bench.flat --minutes $(MINUTES)
 
 packages:
-	@bash .ci/packages mosquitto systemd-analyze
+	@bash .ci/packages mosquitto systemd-analyze npm ip nft faketime
 
 lock: build/uv
 	$(UV_COMPILE) pyproject.toml -o requirements.lock

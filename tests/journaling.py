@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+from inspectd.publish.events import Event, EventName, Occurrence
 from inspectd.publish.journal import Journal, Recovered
 from inspectd.publish.retention import Limits
 from inspectd.records import Code, ConfigurationId, Decision, Evaluation, Inspection, LostRun, ResultState
@@ -17,6 +18,7 @@ from inspectd.records import Code, ConfigurationId, Decision, Evaluation, Inspec
 WALL_S = 1_796_000_000.0
 BOOT_ID = "11111111-1111-1111-1111-111111111111"
 LARGE = Limits(max_bytes=1 << 30)
+_opened: list[Journal] = []
 _CONFIGURATION = ConfigurationId("inspectd", "1", "0" * 64)
 _CODES = {Evaluation.OK: 0, Evaluation.NOT_OK: 110, Evaluation.NOT_DECIDABLE: 200, Evaluation.UNDEFINED: 501}
 
@@ -81,7 +83,7 @@ def open_journal(
     ledger_last: dict[str, int] | None = None,
 ) -> tuple[Journal, Recovered]:
     """Open a journal with the tests' usual values."""
-    return Journal.open(
+    journal, recovered = Journal.open(
         folder,
         kernel_boot_id=boot_id,
         now_wall_s=now_wall_s,
@@ -89,6 +91,39 @@ def open_journal(
         software_version="0.0.test",
         ledger_last=ledger_last or {},
     )
+    _opened.append(journal)
+    return journal, recovered
+
+
+def close_journals() -> None:
+    """Disconnect from every journal that was opened, as the end of a process would; at the end of a test."""
+    while _opened:
+        _opened.pop().close(clean=False)
+
+
+def make_older(path: Path) -> None:
+    """Turn a closed file into one of schema 1.0, as releases without events wrote it."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE events")
+        for column in ("first_event", "next_event", "acked_event", "alarms"):
+            connection.execute(f"ALTER TABLE state DROP COLUMN {column}")
+        connection.execute("UPDATE state SET schema_version = '1.0'")
+
+
+def occurrence(number: int) -> Occurrence:
+    """Make one durable event."""
+    event = Event(EventName.TRIGGER_MISSED, "top", 300, {"number": number})
+    return Occurrence(event, number.to_bytes(16, "big"), WALL_S, BOOT_ID)
+
+
+def event_seqs(folder: Path) -> list[int]:
+    """Read the numbers of all events without the journal's code, in the order of the files."""
+    seqs: list[int] = []
+    for path in sorted(folder.glob("????????.sqlite")):
+        with closing(sqlite3.connect(path)) as connection:
+            if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'events'").fetchone():
+                seqs += [seq for (seq,) in connection.execute("SELECT event_seq FROM events ORDER BY event_seq")]
+    return seqs
 
 
 def audit(folder: Path) -> tuple[list[int], Counter[tuple[str, int]], Counter[int]]:

@@ -23,7 +23,7 @@ import pytest
 import yaml
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from tests.contract.schemas import validate
+from tests.contract.heard import Heard
 from tests.shared import shared
 
 from inspectd.ledger import PAGE_BYTES
@@ -72,7 +72,9 @@ class Listener:
 
     def __init__(self, port: int) -> None:
         self.documents: dict[str, list[dict[str, Any]]] = {}
-        self.faults: list[str] = []
+        self.alarms: dict[str, dict[str, Any] | None] = {}
+        """By code and source, as the topic says now; None: gone."""
+        self._heard = Heard(BASE)
         self._changed = threading.Condition()
         self._client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
         self._client.reconnect_delay_set(1, 1)
@@ -106,6 +108,13 @@ class Listener:
         if not met:
             pytest.fail(f"{leaf}: not within {limit_s:g} s; {len(self.of(leaf))} messages, {self.of('state')[-1:]}")
 
+    def wait_for_alarm(self, name: str, condition: Callable[[dict[str, Any] | None], bool]) -> None:
+        """Wait until an alarm's topic (code/source) meets a condition; None: it is gone."""
+        with self._changed:
+            met = self._changed.wait_for(lambda: name in self.alarms and condition(self.alarms[name]), WAIT_S)
+        if not met:
+            pytest.fail(f"{name}: not within {WAIT_S:g} s; {self.alarms.get(name)}, {self.of('state')[-1:]}")
+
     def wait_for_more(self, count: int) -> None:
         """Wait for so many further results."""
         goal = len(self.of("result")) + count
@@ -116,23 +125,24 @@ class Listener:
         payload = {"requester": "test", **arguments}
         self._client.publish(f"{BASE}/cmd/{command}", json.dumps(payload), 1).wait_for_publish(WAIT_S)
 
+    def publish(self, leaf: str, document: dict[str, Any]) -> None:
+        """Say something on one of the station's topics."""
+        self._client.publish(f"{BASE}/{leaf}", json.dumps(document), 1).wait_for_publish(WAIT_S)
+
     def close(self) -> None:
         """End; raise what was wrong with any message."""
         self._client.disconnect()
         self._client.loop_stop()
-        assert not self.faults, "\n".join(self.faults[:5])
+        self._heard.check()
 
     def _take(self, _client: Client, _data: object, message: MQTTMessage) -> None:
+        document = self._heard.take(message.topic, bytes(message.payload))
         leaf = message.topic.removeprefix(f"{BASE}/")
-        if leaf.startswith("cmd/"):
-            return
-        try:
-            document = validate(leaf, bytes(message.payload))
-        except Exception as error:
-            self.faults.append(f"{leaf}: {error}")
-            raise
         with self._changed:
-            self.documents.setdefault(leaf, []).append(document)
+            if document is not None:
+                self.documents.setdefault(leaf, []).append(document)
+            if leaf.startswith("alarm/"):
+                self.alarms[leaf.removeprefix("alarm/")] = document
             self._changed.notify_all()
 
 
@@ -154,9 +164,19 @@ class Plant:
     def log(self) -> str:
         return (self.folder / "daemon.log").read_text("utf-8")
 
-    def start(self, *options: str) -> subprocess.Popen[bytes]:
+    @property
+    def path(self) -> Path:
+        """The configuration."""
+        return self.folder / "inspectd.yaml"
+
+    def inspectd(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as a person beside the daemon would."""
+        command = [sys.executable, "-m", "inspectd", *arguments, "-c", str(self.path)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+    def start(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start the daemon as a user would."""
-        path = self.folder / "inspectd.yaml"
+        path = self.path
         path.write_text(yaml.safe_dump(self.document), "utf-8")
         self.firsts.append(self.ledger_last() + 1)
         with (self.folder / "daemon.log").open("ab") as log:
@@ -166,6 +186,7 @@ class Plant:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env=os.environ | environment,
             )
         return self.process
 

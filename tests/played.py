@@ -11,6 +11,8 @@ class PlayedHost:
     def __init__(self) -> None:
         self.trouble = ""
         self.in_repair = False
+        self.pid: int | None = None
+        self.stuck: tuple[int, ...] = ()
         self.sent: list[Message] = []
         self.killed: list[str] = []
 

@@ -12,26 +12,31 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from inspectd import __version__, slices
+from inspectd import slices
 from inspectd.accounts import Accounts
 from inspectd.backoff import Backoff
 from inspectd.book import Bookkeeper
 from inspectd.config.load import Loaded
 from inspectd.config.plan import threads_per_model
 from inspectd.config.schema import Configuration
-from inspectd.health.clock import read_clock
+from inspectd.context import Context
+from inspectd.door.place import socket_path
+from inspectd.health.census import Census, Sources
+from inspectd.health.host import HostWatch
 from inspectd.lane.driver import LaneDriver
 from inspectd.lane.lane import Lane
 from inspectd.line import Line
 from inspectd.publish import messages, reports
+from inspectd.publish.alarmdesk import AlarmDesk, read_book
 from inspectd.publish.announcer import Announcer, Wording
 from inspectd.publish.commands import Answer
-from inspectd.publish.journal import Encode
+from inspectd.publish.eventsender import EventSender
+from inspectd.publish.handlers import Ports, handlers
 from inspectd.publish.journal_door import Journal as JournalPort
 from inspectd.publish.publisher import Publisher
 from inspectd.publish.reporter import Parts, Reporter
 from inspectd.publish.writer import Writer
-from inspectd.records import Inspection
+from inspectd.station import Identity, Station
 from inspectd.storage import Storage, open_storage
 from inspectd.worker.host import Host, Limits
 from inspectd.worker.ports import Handler
@@ -40,6 +45,7 @@ CAMERA_BACKOFF = Backoff(first_s=0.2, limit_s=10.0)
 CAMERA_LIMITS = Limits(ready_s=60.0, stall_s=5.0)
 """A source answers every 0.1 s; one that does not for 5 s hangs in native code."""
 MODEL_FIRST_BACKOFF_S = 0.2
+LONGEST_REPLY_LEAF = f"rsp/{'x' * 64}"
 StatusReason = Literal["start", "stop", "connectionLost", "failure"]
 
 
@@ -56,10 +62,13 @@ class Daemon:
     """Of the models that a camera uses."""
     lines: dict[str, Line]
     reporter: Reporter
+    station: Station
     context: Context
     publisher: Publisher
     make_publisher: Callable[[], Publisher]
     boot_id: str
+    socket_path: Path
+    """Of the local door."""
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
 
@@ -73,65 +82,28 @@ class Daemon:
         return [self.lanes[name] for name, model in configuration.models_of(camera).items() if model.required]
 
 
-class Context:
-    """What every result says of the station; the clock's state is refreshed once a second."""
+class Recipe:
+    """The recipe that runs: rules and model files, as results and `state` name it."""
 
-    def __init__(self, configuration: Configuration, boot_id: str, started_s: float) -> None:
-        self._configuration, self._boot_id, self._started_s = configuration, boot_id, started_s
-        self.refresh_clock()
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._hashes = slices.model_hashes(configuration)
+        self.facts, self.identity = slices.identity(configuration, self._hashes)
 
-    def refresh_clock(self) -> None:
-        """Ask the kernel whether the wall clock is right."""
-        source, state = self._configuration.station.clock, read_clock()
-        self._clock = messages.Clock(source, state.synced, state.max_error_s)
-        self.is_clock_right = state.synced or source == "none"
-
-    def encoder(self, stream_id: str) -> Encode:
-        """How results of a stream are worded; called in the writer's thread."""
-
-        def encode(inspection: Inspection, seq: int) -> bytes:
-            return messages.result(inspection, self._station(stream_id), seq, self._uptime_ms(inspection))
-
-        return encode
-
-    def last_result(self, stream_id: str, inspection: Inspection, seq: int) -> bytes:
-        """Word the last result."""
-        return messages.last_result(inspection, self._station(stream_id), seq, self._uptime_ms(inspection))
-
-    def verdict_wording(self) -> Callable[[Inspection, int], bytes] | None:
-        """How verdicts are worded, or None where none are sent: those of continuous cameras go out by option only."""
-        verdict = self._configuration.mqtt.verdict
-        if verdict.enabled != "always":
-            return None
-        return lambda inspection, seq: messages.verdict(inspection, seq, form=verdict.format)
-
-    def _uptime_ms(self, inspection: Inspection) -> int:
-        return max(0, round((inspection.closed_s - self._started_s) * 1000))
-
-    def _station(self, stream_id: str) -> messages.Station:
-        station_id = self._configuration.station.id
-        return messages.Station(station_id, stream_id, self._boot_id, __version__, self._clock)
+    def note_file(self, model: str, sha256: str) -> None:
+        """A model that was mended since the start is another recipe."""
+        self._hashes[model] = sha256
+        self.facts, self.identity = slices.identity(self._configuration, self._hashes)
 
 
-def build(loaded: Loaded, cache_dir: Path | None) -> Daemon:
+def build(loaded: Loaded, environment: Mapping[str, str], cache_dir: Path | None) -> Daemon:
     """Open the storage and put every part together; nothing runs yet. Raises OutsideError and StorageError."""
     configuration, boot_id = loaded.configuration, str(uuid.uuid4())
     context = Context(configuration, boot_id, time.monotonic())
-    hashes = slices.model_hashes(configuration)
-    recipe, identity = slices.identity(configuration, hashes)
-
-    def note_file(name: str, sha256: str) -> None:
-        """A model that was mended since the start is another recipe."""
-        nonlocal recipe
-        hashes[name] = sha256
-        recipe, book.identity = slices.identity(configuration, hashes)
-
+    recipe = Recipe(configuration)
     storage = open_storage(slices.storage_settings(loaded), slices.camera_numbers(configuration), context.encoder)
-
     used = {name: configuration.models[name] for camera in configuration.cameras.values() for name in camera.models}
     lanes = {name: _lane(name, configuration, cache_dir) for name in used}
-    for name, lane in lanes.items():
-        lane.on_first_file = partial(note_file, name)
     accounts: dict[str, Accounts] = {}
     announcer = Announcer(
         lambda: daemon.publisher,
@@ -140,9 +112,16 @@ def build(loaded: Loaded, cache_dir: Path | None) -> Daemon:
         Wording(context.verdict_wording(), lambda *record: context.last_result(writer.stream_id, *record)),
         time.monotonic,
     )
-    writer = Writer(storage.journal, context.encoder, announcer, asyncio.get_running_loop())
+    writer = Writer(storage.journal, context.encoder, announcer, asyncio.get_running_loop(), boot_id=boot_id)
     skipped_as_results = configuration.mqtt.skipped_results == "all"
-    book = Bookkeeper(writer, identity, time.time, skipped_as_results=skipped_as_results)
+    book = Bookkeeper(writer, recipe.identity, time.time, skipped_as_results=skipped_as_results)
+
+    def note_file(name: str, sha256: str) -> None:
+        recipe.note_file(name, sha256)
+        book.identity = recipe.identity
+
+    for name, lane in lanes.items():
+        lane.on_first_file = partial(note_file, name)
     lines = {name: _line(name, configuration, storage, lanes, book) for name in configuration.cameras}
     retired = {
         name: (ledger, Accounts(ledger.last, storage.excluded[name]))
@@ -153,46 +132,106 @@ def build(loaded: Loaded, cache_dir: Path | None) -> Daemon:
     accounts |= {name: account for name, (_, account) in retired.items()}
     for name, line in lines.items():
         book.expect(name, line.ledger.last, slices.camera_rate(configuration, name))
+    parts = Parts(
+        lines=lines,
+        lanes=lanes,
+        required=frozenset(name for name, model in used.items() if model.required),
+        labels={name: model.labels for name, model in used.items()},
+        retired=retired,
+        announcer=announcer,
+        writer=writer,
+        publisher=lambda: daemon.publisher,
+        recipe=lambda: recipe.facts,
+        configuration_hash=loaded.sha256,
+        boot_id=boot_id,
+        is_clock_right=lambda: context.is_clock_right,
+    )
+    reporter = Reporter(parts, time.monotonic, time.time)
+    station = _station(loaded, storage, parts, reporter, context)
+    make_publisher = partial(_publisher, configuration, storage, parts, reporter, station, context)
+    daemon = Daemon(
+        loaded=loaded,
+        storage=storage,
+        writer=writer,
+        announcer=announcer,
+        book=book,
+        lanes=lanes,
+        lines=lines,
+        reporter=reporter,
+        station=station,
+        context=context,
+        publisher=make_publisher(),
+        make_publisher=make_publisher,
+        boot_id=boot_id,
+        socket_path=socket_path(loaded.storage_path, environment),
+    )
+    return daemon
+
+
+def _station(loaded: Loaded, storage: Storage, parts: Parts, reporter: Reporter, context: Context) -> Station:
+    configuration, recovered, writer = loaded.configuration, storage.recovered, parts.writer
+    identity = Identity(
+        station_id=configuration.station.id,
+        base=configuration.base_topic,
+        boot_id=parts.boot_id,
+        time_zone=configuration.station.time_zone,
+        configuration_path=loaded.path,
+        started_s=time.monotonic(),
+    )
+    alarms = AlarmDesk(read_book(recovered.alarms), parts.publisher, writer, time.monotonic, time.time)
+    last_event = recovered.next_event - 1
+    events = EventSender(parts.publisher, writer.read_events, writer.ack_event, recovered.acked_event, last_event)
+    sources = Sources(
+        lines=parts.lines,
+        lanes=parts.lanes,
+        wire=parts.publisher,
+        journal=writer,
+        storage_path=loaded.storage_path,
+        outbox_limit_bytes=slices.storage_settings(loaded).limits.max_bytes,
+        commits_s=parts.announcer.commits_s,
+        clock_state=lambda: context.clock,
+        certificate_days=lambda: parts.publisher().certificate_days_left(time.time()),
+    )
+    census = Census(sources, HostWatch(), time.monotonic, time.time)
+    return Station(identity, parts, reporter, alarms, events, census, parts.announcer.skips, time.monotonic, time.time)
+
+
+def _publisher(
+    configuration: Configuration,
+    storage: Storage,
+    parts: Parts,
+    reporter: Reporter,
+    station: Station,
+    context: Context,
+) -> Publisher:
+    """A publisher for the stream of the moment."""
 
     def answer(given: Answer) -> bytes:
         return reports.response(given, reporter.vision, time.time())
 
-    def make_publisher() -> Publisher:
-        settings = slices.broker_settings(configuration, boot_id)
-        return Publisher(settings, _journal_port(writer, storage), answer, on_change=reporter.publish_changes)
+    def changed() -> None:
+        reporter.publish_changes()
+        station.broker_changed()
 
-    reporter = Reporter(
-        Parts(
-            lines=lines,
-            lanes=lanes,
-            required=frozenset(name for name, model in used.items() if model.required),
-            labels={name: model.labels for name, model in used.items()},
-            retired=retired,
-            announcer=announcer,
-            writer=writer,
-            publisher=lambda: daemon.publisher,
-            recipe=lambda: recipe,
-            configuration_hash=loaded.sha256,
-            boot_id=boot_id,
-        ),
-        time.monotonic,
-        time.time,
+    ports = Ports(
+        state=station.state,
+        find=station.find,
+        reset=station.reset_counters,
+        confirm_all=station.alarms.confirm_all,
+        acknowledge=station.alarms.acknowledge,
+        payload_limit_bytes=lambda: parts.publisher().payload_limit_bytes(LONGEST_REPLY_LEAF),
     )
-    daemon = Daemon(
-        loaded,
-        storage,
-        writer,
-        announcer,
-        book,
-        lanes,
-        lines,
-        reporter,
-        context,
-        make_publisher(),
-        make_publisher,
-        boot_id,
+    return Publisher(
+        slices.broker_settings(configuration, parts.boot_id),
+        _journal_port(parts.writer, storage, station),
+        answer,
+        handlers=handlers(ports),
+        reply_prefixes=configuration.reply_prefixes,
+        audit=station.audit,
+        is_clock_right=lambda: context.is_clock_right,
+        on_receipt=station.receipt,
+        on_change=changed,
     )
-    return daemon
 
 
 def _lane(name: str, configuration: Configuration, cache_dir: Path | None) -> LaneDriver:
@@ -239,7 +278,7 @@ def _line(
     )
 
 
-def _journal_port(writer: Writer, storage: Storage) -> JournalPort:
+def _journal_port(writer: Writer, storage: Storage, station: Station) -> JournalPort:
     """The journal as one publisher sees it: it acknowledges the stream that it began with, and no other."""
     state, stream_id = storage.journal.state, writer.stream_id
 
@@ -248,6 +287,7 @@ def _journal_port(writer: Writer, storage: Storage) -> JournalPort:
         rows = await writer.read(seq, seq, 1)
         substitute = messages.substitute(rows[0].payload) if rows else None
         await writer.dead_letter(seq, reason, substitute)
+        station.dead_letter(seq, reason)
         return substitute
 
     def acknowledge(seq: int) -> None:

@@ -6,13 +6,17 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
 from inspectd import __version__
 from inspectd.errors import ConfigurationError, InspectdError, OutsideError, StorageError, UsageError
+
+if TYPE_CHECKING:
+    from inspectd.door.client import Door
 
 DEFAULT_FILE = Path("/etc/inspectd/inspectd.yaml")
 EXIT_DONE, EXIT_USAGE, EXIT_OUTSIDE, EXIT_INTERNAL, EXIT_CONFIGURATION = 0, 2, 69, 70, 78
@@ -29,6 +33,15 @@ PathType = click.Path(path_type=Path)
 configuration_option = click.option(
     "-c", "--config", type=PathType, default=DEFAULT_FILE, show_default=True, help="The YAML file."
 )
+
+
+def socket_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add how to find the daemon."""
+    named = click.option("--socket", type=PathType, metavar="PATH", help="The daemon's socket.")
+    found = click.option(
+        "-c", "--config", type=PathType, help="The daemon's configuration: it tells where its socket is."
+    )
+    return named(found(command))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -153,6 +166,91 @@ def demo(config: Path | None, seconds: float, as_json: bool, broker: str | None,
     raise SystemExit(
         run_demo(config=config, seconds=seconds, json_output=as_json, broker=address, out=sys.stdout, save=save)
     )
+
+
+@cli.command()
+@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="The whole document; with --watch one a line.")
+@click.option("--wait", type=click.Choice(["healthy", "idle"]), help="Wait for it instead of showing what is.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="S")
+@socket_options
+def status(
+    watch: bool,
+    as_json: bool,
+    wait: Literal["healthy", "idle"] | None,
+    timeout_s: float,
+    config: Path | None,
+    socket: Path | None,
+) -> None:
+    """Show how the running daemon is.
+
+    Healthy: ready, and nothing is amiss. Idle: nothing is in flight, and everything stored is delivered.
+
+    Exit code: 0; 1 if it is not ready (without --wait, --watch); 69 if nobody answers, or --wait was in vain.
+    """
+    from inspectd.status_command import Options, show_status
+
+    options = Options(watch=watch, as_json=as_json, wait=wait, timeout_s=timeout_s)
+    raise SystemExit(show_status(_door(config, socket).status, options, sys.stdout))
+
+
+@cli.command()
+@configuration_option
+@click.option("--journal", type=PathType, metavar="DIR", help="The journal's folder, instead of the configuration's.")
+@click.option("--camera", help="Of this camera only.")
+@click.option("--evaluation", metavar="ok|notOk|notDecidable|undefined", help="With this evaluation only.")
+@click.option("--code", type=int, help="With this resultEvaluationCode only.")
+@click.option("--from", "begin", metavar="TIME", help="ISO-8601 (local), an age (30min, 2h, 7d), today, yesterday.")
+@click.option("--to", "end", metavar="TIME", help="Likewise; itself outside.")
+@click.option("--last", type=click.IntRange(min=0), default=20, show_default=True, help="So many rows; 0: all.")
+@click.option("--by", type=click.Choice(["hour", "shift", "day"]), help="Count frames instead of listing them.")
+@click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="As --format jsonl.")
+@click.option("--output", type=PathType, metavar="FILE", help="Write it there.")
+def results(
+    config: Path,
+    journal: Path | None,
+    form: Literal["table", "jsonl", "csv"],
+    as_json: bool,
+    output: Path | None,
+    **asked: Any,
+) -> None:
+    """List or count what was found, also while the daemon runs."""
+    from inspectd.results_command import Question, list_results
+
+    code = list_results(
+        Question(**asked),
+        config,
+        os.environ,
+        journal=journal,
+        form="jsonl" if as_json else form,
+        output=output,
+        out=sys.stdout,
+        err=sys.stderr,
+    )
+    raise SystemExit(code)
+
+
+@cli.command()
+@click.argument("command")
+@click.argument("arguments", required=False, metavar="[JSON]")
+@click.option("--timeout", "limit_s", type=click.FloatRange(0, 600, min_open=True), default=30.0, show_default=True)
+@socket_options
+def call(command: str, arguments: str | None, limit_s: float, config: Path | None, socket: Path | None) -> None:
+    """Have the running daemon do COMMAND, and print its answer: inspectd call get-result '{"jobId": "…"}'.
+
+    Exit code: 0 done; 1 refused or failed; 2 no proper JSON; 69 nobody answers, or not at its end in time.
+    """
+    from inspectd.call_command import call_daemon
+
+    raise SystemExit(call_daemon(_door(config, socket).call, command, arguments, limit_s, sys.stdout))
+
+
+def _door(config: Path | None, socket: Path | None) -> Door:
+    from inspectd.door.client import Door
+    from inspectd.door.place import find_socket
+
+    return Door(find_socket(socket, config, DEFAULT_FILE, os.environ))
 
 
 def _broker_address(text: str) -> tuple[str, int]:

@@ -15,10 +15,13 @@ from typing import Any, Protocol
 
 from inspectd import __version__
 from inspectd.app import Daemon, StatusReason
+from inspectd.door.server import serve
 from inspectd.health.assess import Assessor, Reading, Stage
 from inspectd.health.notify import Notifier
 from inspectd.lane.driver import LaneDriver
-from inspectd.publish.reporter import PATIENCE_S
+from inspectd.publish.desk import Called
+from inspectd.publish.journal import Recovered
+from inspectd.publish.reporter import PATIENCE_S, Phase
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +64,16 @@ class Lifecycle:
             loop.add_signal_handler(number, self._asked_to_stop, signal.Signals(number).name)
         async with asyncio.TaskGroup() as group:
             publishing = group.create_task(self._publish(), name="publisher")
-            ticking = group.create_task(self._tick(), name="ticker")
+            helpers = (
+                group.create_task(self._tick(), name="ticker"),
+                group.create_task(self._daemon.station.events.run(), name="events"),
+            )
             await self._startup()
+            door = group.create_task(self._open_door(), name="local door")
             await self._serve()
             code = await self._drain()
-            ticking.cancel()
+            for helper in (*helpers, door):
+                helper.cancel()
             await publishing
         return code
 
@@ -77,6 +85,8 @@ class Lifecycle:
         daemon.announcer.on_change = self._part_changed
         daemon.announcer.on_progress = self._changed.set
         daemon.announcer.on_renewal = self._new_stream
+        daemon.announcer.on_given_up = daemon.station.lost
+        daemon.announcer.on_events_committed = daemon.station.events.committed
         daemon.writer.start()
         for lane in daemon.lanes.values():
             lane.on_change = self._part_changed
@@ -104,7 +114,7 @@ class Lifecycle:
         if self._stop.is_set():
             return
         daemon = self._daemon
-        daemon.reporter.serving = True
+        daemon.reporter.phase = Phase.SERVING
         daemon.reporter.publish_changes()
         self._notifier.ready()
         self._notifier.status(daemon.reporter.status_text())
@@ -130,7 +140,7 @@ class Lifecycle:
         daemon = self._daemon
         self._closing.set()
         self._notifier.stopping()
-        daemon.reporter.serving = False
+        daemon.reporter.phase = Phase.STOPPING
         daemon.reporter.publish_changes()
         log.info("stopping: %d frames in flight", sum(line.in_flight for line in daemon.lines.values()))
         await asyncio.gather(*(line.stop(CAMERA_GRACE_S) for line in daemon.lines.values()))
@@ -147,6 +157,7 @@ class Lifecycle:
         is_committed = await self._committed()
         await asyncio.gather(*(lane.host.stop(MODEL_GRACE_S) for lane in daemon.lanes.values()))
         await daemon.publisher.drained(SENDING_LIMIT_S)
+        await daemon.station.events.drained(SENDING_LIMIT_S)
         daemon.reporter.publish_counters()
         reason: StatusReason = "stop" if self._failure is None else "failure"
         was_connected = daemon.publisher.connected
@@ -181,6 +192,7 @@ class Lifecycle:
         while True:
             daemon.publisher.retain("status", daemon.status_message("start"), 1)
             daemon.reporter.publish_all()
+            daemon.station.publish_all()
             renewal = asyncio.ensure_future(self._renew.wait())
             running = asyncio.ensure_future(daemon.publisher.run())
             await asyncio.wait((renewal, running), return_when=asyncio.FIRST_COMPLETED)
@@ -195,6 +207,15 @@ class Lifecycle:
                 continue
             await running
             return
+
+    async def _open_door(self) -> None:
+        """Answer whoever asks on this PC."""
+        daemon = self._daemon
+
+        async def call(command: str, body: bytes, limit_s: float) -> Called:
+            return await daemon.publisher.desk.call(command, body, limit_s)
+
+        await serve(daemon.socket_path, daemon.station.status, call)
 
     async def _tick(self) -> None:
         daemon = self._daemon
@@ -220,6 +241,7 @@ class Lifecycle:
             daemon.writer.give_up_waiting(f"it has waited {waiting_s:.1f} s for the disk")
         self._count_expired_verdicts()
         daemon.reporter.publish_changes()
+        daemon.station.each_second(now)
         daemon.reporter.beat()
         if daemon.reporter.serving:
             self._notifier.status(daemon.reporter.status_text())
@@ -251,8 +273,9 @@ class Lifecycle:
         self._daemon.reporter.publish_changes()
         self._changed.set()
 
-    def _new_stream(self) -> None:
+    def _new_stream(self, recovered: Recovered) -> None:
         """The publisher has to begin with the new stream."""
+        self._daemon.station.damaged(recovered)
         self._renew.set()
 
     def _asked_to_stop(self, name: str) -> None:

@@ -79,6 +79,9 @@ class Line:
         """Called when the camera was opened, lost, gave its first frame or ended."""
         self.frames = 0
         """Numbers that have come to main since the start."""
+        self.received = self.incomplete = self.missed = self.opens = 0
+        """Since the start: pictures; pictures that could not be read; numbers that were lost before main had a picture
+        (no slot, no announcement, the camera process died); how often the camera was opened."""
         self._arrivals_s: deque[float] = deque(maxlen=RATE_FRAMES)
         self._first = ledger.last + 1
         self._lanes, self._book, self._clock = lanes, book, clock
@@ -141,6 +144,11 @@ class Line:
         if len(arrivals_s) < 2:
             return 0.0
         return (len(arrivals_s) - 1) / max(arrivals_s[-1] - arrivals_s[0], 1e-6)
+
+    @property
+    def last_frame_s(self) -> float | None:
+        """When the last number came (monotonic clock)."""
+        return self._arrivals_s[-1] if self._arrivals_s else None
 
     @property
     def is_settled(self) -> bool:
@@ -247,6 +255,7 @@ class Line:
                 name=message["name"],
             )
         self._store.announce(frame)
+        self.received += 1
         self._record_missed(self.accounts.announce(frame.frame_id))
         self._open[frame.frame_id] = _Open(frame, Join(self._lanes))
         self._idle.clear()
@@ -260,6 +269,10 @@ class Line:
             captured_s, captured_wall_s = float(message["at"]), float(message["wall"])
             text = f"{message['name']}: {message['reason']}" if message["name"] else str(message["reason"])
         self._record_missed(self.accounts.announce(number))
+        if code is Code.NO_FREE_SLOT:
+            self.missed += 1
+        else:
+            self.incomplete += 1
         self._note_frame()
         decision = decide(self.spec.plan, {}, late=False, interrupted=Interrupted(code, text))
         self.accounts.record(number)
@@ -299,6 +312,7 @@ class Line:
 
     def _record_gap(self, gap: Span | None, code: Code, reason: str) -> None:
         if gap is not None:
+            self.missed += gap[1] - gap[0] + 1
             self._book.lost(self, gap, code, reason)
 
     def _first_frame_was_due(self) -> None:
@@ -318,6 +332,7 @@ class Line:
         with understood(f"camera {self.name}"):
             self.facts = CameraFacts(**message["facts"])
             self._store.need(int(message["bytes"]))
+        self.opens += 1
         self.host.ready()
         facts = self.facts
         log.info("camera %s: opened (%s, %d × %d px)", self.name, facts.kind, facts.width_px, facts.height_px)

@@ -35,7 +35,7 @@ def run_daemon(loaded: Loaded, environment: Mapping[str, str], *, exit_when_done
 
 
 async def _live(loaded: Loaded, environment: Mapping[str, str], *, exit_when_done: bool) -> int:
-    daemon = build(loaded, _cache_dir(loaded, environment))
+    daemon = build(loaded, environment, _cache_dir(loaded, environment))
     try:
         notifier = Notifier(environment)
         return await Lifecycle(daemon, notifier, exit_when_done=exit_when_done).run()

@@ -23,7 +23,7 @@ from inspectd.lane.inbox import CameraShare, WhenFull
 from inspectd.lane.lane import LanePolicy
 from inspectd.lineports import LineSpec
 from inspectd.publish import reports
-from inspectd.publish.broker import BrokerSettings
+from inspectd.publish.broker import BrokerSettings, TlsFiles
 from inspectd.publish.reports import RecipeFacts
 from inspectd.publish.retention import Limits
 from inspectd.records import ConfigurationId, ModelFacts
@@ -166,6 +166,7 @@ def storage_settings(loaded: Loaded) -> StorageSettings:
 def broker_settings(configuration: Configuration, boot_id: str) -> BrokerSettings:
     """Give the publisher's slice."""
     mqtt = configuration.mqtt
+    tls = None if mqtt.tls is None else TlsFiles(mqtt.tls.ca_file, mqtt.tls.cert_file, mqtt.tls.key_file)
     return BrokerSettings(
         host=mqtt.host,
         port=mqtt.port,
@@ -175,6 +176,7 @@ def broker_settings(configuration: Configuration, boot_id: str) -> BrokerSetting
         username=mqtt.username,
         password_file=mqtt.password_file,
         keepalive_s=mqtt.keepalive_s,
+        tls=tls,
     )
 
 

@@ -17,13 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.journaling import LARGE, WALL_S, inspection, open_journal
+from tests.journaling import BOOT_ID, LARGE, WALL_S, inspection, open_journal
 
 from inspectd.publish.journal import Encode, Loss, Recovered
 from inspectd.publish.journalfile import JournalFile
 from inspectd.publish.retention import Limits
 from inspectd.publish.writer import Writer
-from inspectd.publish.writerport import Commit
+from inspectd.publish.writerport import Commit, CountersReset
 from inspectd.records import Evaluation, Inspection
 
 BUDGET_BYTES = 8000
@@ -73,6 +73,12 @@ class Gatherer:
         if self.rows >= self.wanted:
             self.done.set()
 
+    def on_events(self, last_event: int) -> None:
+        """There are none."""
+
+    def on_counters_reset(self, reset: CountersReset) -> None:
+        """There is none."""
+
     def on_uncommitted(self, records: tuple[Inspection, ...]) -> None:
         raise SystemExit(f"{len(records)} results could not be committed")
 
@@ -106,7 +112,7 @@ async def paced(folder: Path, seconds: float, rate: float) -> None:
     """Submit at a steady rate, as continuous cameras do."""
     journal, _ = open_journal(folder)
     gatherer = Gatherer()
-    writer = Writer(journal, encoder, gatherer, asyncio.get_running_loop())
+    writer = Writer(journal, encoder, gatherer, asyncio.get_running_loop(), boot_id=BOOT_ID)
     count = gatherer.wanted = int(seconds * rate)
     before, begun_cpu_s, begun_s = written_bytes(), time.process_time(), time.monotonic()
     writer.start()
@@ -135,7 +141,7 @@ async def flooded(folder: Path, count: int) -> None:
     journal, _ = open_journal(folder)
     gatherer = Gatherer()
     gatherer.wanted = count
-    writer = Writer(journal, encoder, gatherer, asyncio.get_running_loop())
+    writer = Writer(journal, encoder, gatherer, asyncio.get_running_loop(), boot_id=BOOT_ID)
     begun_s = time.monotonic()
     for number in range(1, count + 1):
         writer.submit(inspection(number))

@@ -38,7 +38,7 @@ class Party:
         self.came: queue.SimpleQueue[Came] = queue.SimpleQueue()
         subscribed: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
-        self._client.on_socket_open = lambda _c, _u, sock: sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._client.on_socket_open = _no_delay
         self._client.on_connect = lambda client, *_: client.subscribe([(topic, 1) for topic in topics])
         self._client.on_subscribe = lambda *_: subscribed.put(None)
         self._client.on_message = self._take
@@ -67,6 +67,10 @@ class Party:
     def _take(self, _client: Client, _userdata: object, message: MQTTMessage) -> None:
         at_s, at_wall_s = time.monotonic(), time.time()
         self.came.put(Came(json.loads(message.payload), at_s, at_wall_s))
+
+
+def _no_delay(_client: Client, _userdata: object, sock: Any) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class _Echo(Party):

@@ -26,17 +26,23 @@ class WrongMessage(AssertionError):
 def validate(topic_leaf: str, payload: bytes) -> Any:
     """Check one message and give back its document.
 
-    `topic_leaf` is the topic below the base, such as `result` or `rsp/mes-1`. Raises WrongMessage.
+    `topic_leaf` is the topic below the base, such as `result`, `rsp/mes-1` or `alarm/CameraLost/top`. An alarm that is
+    gone is an empty message and gives None. Raises WrongMessage.
     """
     leaf = topic_leaf.split("/", maxsplit=1)[0]
     limit = VERDICT_MAX_BYTES if leaf == "verdict" else PAYLOAD_MAX_BYTES
     if len(payload) > limit:
         raise WrongMessage(f"{topic_leaf}: {len(payload)} bytes, at most {limit} are allowed")
+    if leaf == "alarm" and not payload:
+        _check_alarm_topic(topic_leaf, None)
+        return None
     validator = _validator(_SAME_AS.get(leaf, leaf))
     document = _parse(topic_leaf, payload)
     faults = [_sentence(fault) for fault in validator.iter_errors(document)]
     if faults:
         raise WrongMessage("\n".join([f"{topic_leaf}: {len(faults)} faults in {payload[:400]!r}", *faults]))
+    if leaf == "alarm" and topic_leaf != "alarm":
+        _check_alarm_topic(topic_leaf, document)
     return document
 
 
@@ -71,6 +77,16 @@ def _close(part: Any) -> None:
             part.setdefault("unevaluatedProperties", False)
         for item in part.values():
             _close(item)
+
+
+def _check_alarm_topic(topic_leaf: str, document: Any) -> None:
+    """An alarm's topic has its code and its source, and its message says the same."""
+    _, code, source, *others = *topic_leaf.split("/"), "", ""
+    codes = published_schema("alarm")["properties"]["code"]["enum"]
+    if code not in codes or not re.fullmatch(r"[A-Za-z0-9_-]+", source) or any(others):
+        raise WrongMessage(f"{topic_leaf}: wanted is alarm/CODE/SOURCE with a code of {', '.join(codes)}")
+    if document is not None and (document["code"], document["source"]) != (code, source):
+        raise WrongMessage(f"{topic_leaf}: its message is of {document['code']}/{document['source']}")
 
 
 def _parse(topic_leaf: str, payload: bytes) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import os
 import pwd
 import shutil
@@ -12,7 +14,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +42,17 @@ def binary(name: str = "mosquitto") -> str:
     return found
 
 
+def plugin(name: str) -> Path:
+    """Find a plugin of Debian's mosquitto; skip the test without it, fail in CI."""
+    binary()
+    found = sorted(Path("/usr/lib").glob(f"*/{name}"))
+    if not found:
+        if CI:
+            pytest.fail(f"{name} is not installed, and CI=true")
+        pytest.skip(f"{name} is not installed (it is part of the package mosquitto)")
+    return found[0]
+
+
 def free_port() -> int:
     """Give a port on loopback that is free now."""
     with socket.socket() as probe:
@@ -46,25 +60,49 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class Mosquitto:
-    """One broker with a folder of its own (configuration, passwords, access list, persistence)."""
+@dataclass(frozen=True, slots=True)
+class TlsListener:
+    """What a listener with TLS shows, PEM. With `client_ca` it wants certificates of that authority."""
 
-    def __init__(self, *lines: str, users: dict[str, str] | None = None, acl: str | None = None) -> None:
+    certificate: bytes
+    key: bytes
+    client_ca: bytes | None = None
+
+
+class Mosquitto:
+    """One broker with a folder of its own (configuration, passwords, access list, certificates, persistence).
+
+    `port` is in the clear. With `tls` there is a second listener; `netns` starts it in that network namespace, where
+    it listens on `host`. `dynamic`: the document of the dynamic security plugin.
+    """
+
+    def __init__(
+        self,
+        *lines: str,
+        users: dict[str, str] | None = None,
+        acl: str | None = None,
+        tls: TlsListener | None = None,
+        dynamic: dict[str, Any] | None = None,
+        host: str = "127.0.0.1",
+        netns: str | None = None,
+    ) -> None:
         self.port = free_port()
+        self.tls_port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="inspectd-mosquitto-"))
         self.log: list[str] = []
         self._logged = threading.Condition()
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
+        self._enter = ["ip", "netns", "exec", netns] if netns else []
         settings = [
-            f"listener {self.port} 127.0.0.1",
+            f"listener {self.port} {host}",
             "set_tcp_nodelay true",
             "log_dest stderr",
             "log_type all",
             "connection_messages true",
             "persistence true",
             f"persistence_location {self.folder}/",
-            f"allow_anonymous {'false' if users else 'true'}",
+            f"allow_anonymous {'false' if users or dynamic else 'true'}",
         ]
         if users:
             passwords = self.folder / "passwords"
@@ -76,16 +114,46 @@ class Mosquitto:
         if acl is not None:
             self.write_acl(acl)
             settings.append(f"acl_file {self.folder / 'acl'}")
+        if dynamic is not None:
+            self.write("dynamic.json", json.dumps(dynamic).encode())
+            settings += [
+                f"plugin {plugin('mosquitto_dynamic_security.so')}",
+                f"plugin_opt_config_file {self.folder / 'dynamic.json'}",
+            ]
         if os.geteuid() == 0:
             settings.append("user mosquitto")
+        if tls is not None:
+            self.show(tls)
+            settings += [
+                f"listener {self.tls_port} {host}",
+                f"certfile {self.folder / 'server.pem'}",
+                f"keyfile {self.folder / 'server.key'}",
+            ]
+            if tls.client_ca is not None:
+                settings += [f"cafile {self.folder / 'clients.pem'}", "require_certificate true"]
+        self._settings = settings
         self._configuration = self.folder / "mosquitto.conf"
-        self._configuration.write_text("\n".join([*settings, *lines]) + "\n", "utf-8")
-        self._give_away()
+        self.configure(*lines)
 
     def write_acl(self, acl: str) -> None:
         """Set the access list; `reload` makes a running broker read it."""
-        (self.folder / "acl").write_text(acl, "utf-8")
+        self.write("acl", acl.encode())
+
+    def configure(self, *lines: str) -> None:
+        """Set the lines that are added to its configuration; used from the next start on."""
+        self.write("mosquitto.conf", "\n".join([*self._settings, *lines, ""]).encode())
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put a file into its folder, readable for it."""
+        (self.folder / name).write_bytes(content)
         self._give_away()
+
+    def show(self, tls: TlsListener) -> None:
+        """Set the certificates of the listener with TLS; used from the next start on."""
+        self.write("server.pem", tls.certificate)
+        self.write("server.key", tls.key)
+        if tls.client_ca is not None:
+            self.write("clients.pem", tls.client_ca)
 
     @property
     def pid(self) -> int:
@@ -97,7 +165,7 @@ class Mosquitto:
         """Start, and wait until it listens."""
         begin = len(self.log)
         self._process = subprocess.Popen(
-            [binary(), "-c", str(self._configuration)],
+            [*self._enter, binary(), "-c", str(self._configuration)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -167,11 +235,32 @@ class Mosquitto:
             os.chown(path, user.pw_uid, user.pw_gid)
 
 
+def dynamic_security(subscribe: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Make the document of the dynamic security plugin: each user may subscribe to these filters and to nothing else.
+
+    The password of a user is the name. Publishing is free.
+    """
+    salt, iterations = b"twelve bytes", 101
+    clients, roles = [], []
+    for user, filters in subscribe.items():
+        digest = hashlib.pbkdf2_hmac("sha512", user.encode(), salt, iterations, 64)
+        secret = {"password": b64encode(digest).decode(), "salt": b64encode(salt).decode(), "iterations": iterations}
+        clients.append({"username": user, **secret, "roles": [{"rolename": user}]})
+        acls = [
+            {"acltype": f"subscribe{kind}", "topic": topic, "allow": True}
+            for topic in filters
+            for kind in ("Literal", "Pattern")[: 2 if topic == "#" else 1]
+        ]
+        roles.append({"rolename": user, "acls": acls})
+    free = {"publishClientSend": True, "publishClientReceive": True, "subscribe": False, "unsubscribe": True}
+    return {"defaultACLAccess": free, "clients": clients, "roles": roles, "groups": []}
+
+
 @contextmanager
-def mosquitto(*lines: str, users: dict[str, str] | None = None, acl: str | None = None) -> Iterator[Mosquitto]:
-    """Run a broker for one test. `lines` are added to its configuration."""
+def mosquitto(*lines: str, **options: Any) -> Iterator[Mosquitto]:
+    """Run a broker for one test. `lines` are added to its configuration; `options` are those of `Mosquitto`."""
     binary()
-    broker = Mosquitto(*lines, users=users, acl=acl)
+    broker = Mosquitto(*lines, **options)
     try:
         broker.start()
         yield broker

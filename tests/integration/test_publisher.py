@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from tests.integration.mosquitto import Mosquitto, Received, mosquitto, subscrib
 
 from inspectd.publish.broker import BrokerSettings
 from inspectd.publish.commands import Answer
+from inspectd.publish.flight import MAX_IN_FLIGHT
 from inspectd.publish.journal_door import Journal
-from inspectd.publish.outbox import MAX_IN_FLIGHT
 from inspectd.publish.publisher import Publisher
 
 pytestmark = pytest.mark.broker
@@ -76,21 +76,27 @@ def settings(broker: Mosquitto, **changes: Any) -> BrokerSettings:
 class Watched(Publisher):
     """A publisher whose changes can be waited for."""
 
-    def __init__(self, wanted: BrokerSettings, memory: Memory) -> None:
-        self._changed = asyncio.Event()
-        super().__init__(wanted, memory.door(), encode, on_change=self._changed.set, draw=lambda: 0.0)
+    def __init__(self, wanted: BrokerSettings, memory: Memory, **options: Any) -> None:
+        self.changed = asyncio.Event()
+        super().__init__(wanted, memory.door(), encode, on_change=self.changed.set, draw=lambda: 0.0, **options)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a change that meets the condition."""
         async with asyncio.timeout(LIMIT_S):
             while not condition():
-                self._changed.clear()
-                await self._changed.wait()
+                self.changed.clear()
+                await self.changed.wait()
 
 
 @asynccontextmanager
 async def running(wanted: BrokerSettings, memory: Memory) -> AsyncIterator[Watched]:
-    publisher = Watched(wanted, memory)
+    async with kept(Watched(wanted, memory)) as publisher:
+        yield publisher
+
+
+@asynccontextmanager
+async def kept(publisher: Watched) -> AsyncIterator[Watched]:
+    """Run it inside the block."""
     task = asyncio.create_task(publisher.run(), name="publisher")
     try:
         yield publisher
@@ -337,7 +343,7 @@ CHILD = """
 import asyncio, sys
 from inspectd.publish.broker import BrokerSettings
 from inspectd.publish.journal_door import Journal
-from inspectd.publish.outbox import MAX_IN_FLIGHT
+from inspectd.publish.flight import MAX_IN_FLIGHT
 from inspectd.publish.publisher import Publisher
 
 async def main(port, base, will, online):
@@ -405,7 +411,8 @@ async def scripted_broker(reply: bytes) -> AsyncIterator[tuple[BrokerSettings, a
         yield BrokerSettings("127.0.0.1", port, BASE, lambda: WILL, keepalive_s=1, connect_limit_s=0.5), levels
         for writer in writers:
             writer.close()
-            await writer.wait_closed()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
 
 async def test_a_disconnect_with_a_reason_is_said_in_words() -> None:

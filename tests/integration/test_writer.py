@@ -11,29 +11,47 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.journaling import LARGE, audit, encode, inspection, lost, open_journal
+from tests.journaling import (
+    BOOT_ID,
+    LARGE,
+    WALL_S,
+    audit,
+    close_journals,
+    encode,
+    event_seqs,
+    inspection,
+    lost,
+    open_journal,
+)
 
+from inspectd.accounts import Accounts
 from inspectd.errors import StorageError
+from inspectd.publish.announcer import Announcer, Wording
+from inspectd.publish.counters import Counters
+from inspectd.publish.effects import Row
+from inspectd.publish.events import Event, EventName
 from inspectd.publish.intervals import IntervalSet, Overlap
 from inspectd.publish.journal import Committed, Encode, Loss, Recovered
 from inspectd.publish.retention import Limits
 from inspectd.publish.ring import Ring
 from inspectd.publish.writer import Writer
-from inspectd.publish.writerport import Commit
+from inspectd.publish.writerport import EVENTS_MAX, Commit, CountersReset
 from inspectd.records import Code, Evaluation, Inspection, LostRun
 
 CRASHER = """
 import asyncio, os, random, sys
 from pathlib import Path
-from tests.journaling import encode, inspection, lost, open_journal
+from tests.journaling import BOOT_ID, encode, inspection, lost, open_journal
 from inspectd.publish.retention import Limits
 from inspectd.publish.writer import Writer
+from inspectd.publish.events import Event, EventName
 from inspectd.records import Code
 
 class Listener:
@@ -45,7 +63,9 @@ class Listener:
             last = record.frame_id if row.seq else record.to_frame_id
             os.write(1, f"{record.camera} {first} {last} {row.seq or 0}\\n".encode())
         self.gate.set()
+    def on_events(self, last_event): os.write(1, f"event 0 0 {last_event}\\n".encode())
     def on_trouble(self, reason): os.write(2, f"trouble {reason}\\n".encode())
+    on_counters_reset = lambda self, reset: None
     on_uncommitted = on_loss = on_new_stream = on_failure = on_trouble
 
 async def main(folder, seed):
@@ -58,7 +78,7 @@ async def main(folder, seed):
     nexts = {camera: mark.highest + 1 for camera, mark in recovered.marks.items()} or {"top": 1, "side": 1}
     listener = Listener()
     loop = asyncio.get_running_loop()
-    writer = Writer(journal, lambda stream_id: encode, listener, loop, wall=lambda: 1_796_000_000.0)
+    writer = Writer(journal, lambda stream_id: encode, listener, loop, wall=lambda: 1_796_000_000.0, boot_id=BOOT_ID)
     writer.start()
     while True:
         listener.gate.clear()
@@ -70,6 +90,8 @@ async def main(folder, seed):
                 writer.submit(inspection(number, camera=camera), urgent=chance.random() < 0.1)
             writer.submit(lost(nexts[camera] - 2, nexts[camera] - 1, camera=camera))
             writer.reserve(camera, nexts[camera] + 100)
+            for _ in range(chance.randrange(3)):
+                writer.event(Event(EventName.TRIGGER_MISSED, camera, 300, {"next": nexts[camera]}))
         writer.ack(writer.stream_id, chance.randrange(1, 50))
         await listener.gate.wait()
 
@@ -77,11 +99,20 @@ asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
 """
 
 
+@pytest.fixture(autouse=True)
+def disconnected() -> Iterator[None]:
+    """Python tells of a connection that nobody closed."""
+    yield
+    close_journals()
+
+
 @dataclass
 class Recorder:
     """Everything that the writer told, and a way to wait for it."""
 
     commits: list[Commit] = field(default_factory=list)
+    events: list[int] = field(default_factory=list)
+    resets: list[CountersReset] = field(default_factory=list)
     uncommitted: list[Inspection] = field(default_factory=list)
     troubles: list[str | None] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
@@ -101,6 +132,14 @@ class Recorder:
 
     def on_commit(self, commit: Commit) -> None:
         self.commits.append(commit)
+        self.told.set()
+
+    def on_events(self, last_event: int) -> None:
+        self.events.append(last_event)
+        self.told.set()
+
+    def on_counters_reset(self, reset: CountersReset) -> None:
+        self.resets.append(reset)
         self.told.set()
 
     def on_uncommitted(self, records: tuple[Inspection, ...]) -> None:
@@ -129,7 +168,7 @@ def start(
 ) -> tuple[Writer, Recorder]:
     journal, _ = open_journal(folder, limits)
     recorder = Recorder()
-    writer = Writer(journal, encoder, recorder, asyncio.get_running_loop(), ring=ring, retry_s=0.02)
+    writer = Writer(journal, encoder, recorder, asyncio.get_running_loop(), ring=ring, retry_s=0.02, boot_id=BOOT_ID)
     writer.start()
     return writer, recorder
 
@@ -195,9 +234,11 @@ def test_after_kill_9_at_any_moment_each_committed_record_is_there_exactly_once(
                 number for first, last in numbers.spans for number in range(first, last + 1)
             ]
             assert mark.reserved_to >= mark.highest
+        assert event_seqs(tmp_path) == list(range(1, recovered.next_event))
+        assert max((number for kind, *_, number in said if kind == "event"), default=0) < recovered.next_event
         for camera, first, last, _ in said:
-            assert all(frames[camera, number] == 1 for number in range(first, last + 1))
-        assert {seq for *_, seq in said if seq} <= set(seqs)
+            assert camera == "event" or all(frames[camera, number] == 1 for number in range(first, last + 1))
+        assert {seq for camera, *_, seq in said if seq and camera != "event"} <= set(seqs)
     assert len(list(tmp_path.glob("*.sqlite"))) > 8
 
 
@@ -221,7 +262,9 @@ async def test_continuous_records_gather_and_an_urgent_one_does_not_wait(tmp_pat
     """The clock stands still, so the 25 ms never end: what comes after the first commit waits for an urgent record."""
     journal, _ = open_journal(tmp_path)
     recorder = Recorder()
-    writer = Writer(journal, lambda _: encode, recorder, asyncio.get_running_loop(), clock=lambda: 1000.0)
+    writer = Writer(
+        journal, lambda _: encode, recorder, asyncio.get_running_loop(), clock=lambda: 1000.0, boot_id=BOOT_ID
+    )
     writer.start()
     writer.submit(inspection(1))
     await recorder.until(lambda: len(recorder.rows) == 1)
@@ -410,3 +453,166 @@ async def test_losses_of_a_full_journal_are_told_with_their_seqs(tmp_path: Path)
     assert named
     assert left == set(range(1, 811)) - named
     assert await writer.close(5)
+
+
+def missed(number: int) -> Event:
+    """Make an event that needs pages of its own."""
+    return Event(EventName.TRIGGER_MISSED, "top", 300, {"why": "x" * 3000, "number": number})
+
+
+async def test_events_and_alarms_are_on_the_disk_at_once_and_told_after_it(tmp_path: Path) -> None:
+    """The clock stands still: nothing that may wait is committed. Direct events and nonsense are refused at once."""
+    journal, _ = open_journal(tmp_path)
+    recorder = Recorder()
+    loop = asyncio.get_running_loop()
+    writer = Writer(journal, lambda _: encode, recorder, loop, boot_id="boot", clock=lambda: 1000.0)
+    writer.start()
+    writer.event(missed(1))
+    await recorder.until(lambda: recorder.events == [1])
+    writer.event(missed(2))
+    writer.event(missed(3))
+    await recorder.until(lambda: recorder.events[-1] == 3)
+    writer.ack_event(2)
+    writer.keep_alarms("raised")
+    await recorder.until(lambda: journal.state.alarms == "raised")
+    with pytest.raises(ValueError, match="not a durable event"):
+        writer.event(Event(EventName.STATE_CHANGED, "station", 100))
+    with pytest.raises(ValueError, match="JSON"):
+        writer.event(Event(EventName.TRIGGER_MISSED, "top", 300, {"number": float("nan")}))
+    events = await writer.read_events(1, 10)
+    assert [event.event_seq for event in events] == [1, 2, 3]
+    assert b'"bootId":"boot"' in events[0].payload
+    assert await writer.close(5)
+    _, recovered = open_journal(tmp_path)
+    assert (recovered.next_event, recovered.acked_event, recovered.alarms) == (4, 2, "raised")
+
+
+async def test_events_that_wait_for_the_disk_are_bounded_and_the_oldest_are_counted_as_lost(tmp_path: Path) -> None:
+    """What is not lost is numbered without a gap, and comes in the order in which it happened."""
+    writer, recorder = start(tmp_path)
+    writer.submit(inspection(1))
+    await recorder.until(lambda: recorder.rows)
+    with full_disk(writer) as mend:
+        for number in range(EVENTS_MAX):
+            writer.event(missed(number))
+        await recorder.until(lambda: recorder.troubles)
+        for number in range(EVENTS_MAX, EVENTS_MAX + 50):
+            writer.event(missed(number))
+        mend()
+        await recorder.until(lambda: recorder.events and recorder.events[-1] == EVENTS_MAX)
+    events = await writer.read_events(1, 2 * EVENTS_MAX)
+    assert [event.event_seq for event in events] == list(range(1, EVENTS_MAX + 1))
+    assert b'"number":50}' in events[0].payload
+    assert await writer.close(5)
+    assert open_journal(tmp_path)[1].counters.events_lost == 50
+
+
+async def test_a_result_is_found_by_its_id_and_by_its_jobs(tmp_path: Path) -> None:
+    writer, recorder = start(tmp_path)
+    writer.submit(inspection(7))
+    await recorder.until(lambda: recorder.rows)
+    result_id = inspection(7).result_id
+    by_id = await writer.find(result_id=result_id)
+    by_job = await writer.find(job_id=str(uuid.UUID(bytes=result_id)))
+    assert by_id is not None
+    assert by_id == by_job
+    assert by_id.frame_id == 7
+    assert await writer.find(job_id="no job of ours") is None
+    assert await writer.find(result_id=bytes(16)) is None
+    with pytest.raises(ValueError, match="result_id or job_id"):
+        await writer.find()
+    assert await writer.close(5)
+
+
+class Wire:
+    """A publisher that nobody listens to."""
+
+    def committed(self, rows: Iterable[Row]) -> None:
+        """Nobody listens."""
+
+    def verdict(self, payload: bytes, expires_s: float) -> None:
+        """Nobody listens."""
+
+    def retain(self, leaf: str, payload: bytes, qos: int) -> None:
+        """Nobody listens."""
+
+
+class Sums(Announcer):
+    """The real announcer, audited after everything that it hears."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        wording = Wording(None, lambda record, seq: b"%d %d" % (record.frame_id, seq))
+        super().__init__(Wire, {"top": accounts}, Counters(0.0), wording, lambda: 0.0)
+        self.accounts, self.checks, self.resets = accounts, 0, 0
+
+    def check(self) -> None:
+        last = self.accounts.seen
+        assert self.accounts.captured(last) == self.counters.accounted + self.accounts.in_flight(last)
+        self.checks += 1
+
+    def on_commit(self, commit: Commit) -> None:
+        super().on_commit(commit)
+        self.check()
+
+    def on_counters_reset(self, reset: CountersReset) -> None:
+        super().on_counters_reset(reset)
+        self.resets += 1
+        self.check()
+
+
+async def test_the_sum_of_the_counters_is_exact_while_they_begin_anew(tmp_path: Path) -> None:
+    """Frames are in flight all the time: they are captured, and counted, in the period in which they get their row."""
+    journal, _ = open_journal(tmp_path)
+    accounts = Accounts(0)
+    sums = Sums(accounts)
+    writer = Writer(journal, lambda _: encode, sums, asyncio.get_running_loop(), wall=lambda: WALL_S, boot_id=BOOT_ID)
+    writer.start()
+    resets: list[asyncio.Future[Counters]] = []
+    number = 0
+    for turn in range(63):  # the last reset is in turn 59
+        for _ in range(10):
+            number += 1
+            accounts.announce(number)
+            if number > 5:
+                accounts.record(number - 5)
+                writer.submit(inspection(number - 5))
+        sums.check()
+        writer.count(triggers_missed=1)
+        if turn % 7 == 3:
+            resets.append(writer.reset_counters())
+        if turn % 3 == 0:
+            await asyncio.sleep(0)
+        if turn % 14 == 3:
+            begun = await resets[-1]
+            assert begun.since_wall_s == WALL_S
+            sums.check()
+    async with asyncio.timeout(20):
+        await asyncio.gather(*resets)
+    assert await writer.close(5)
+    assert sums.resets
+    assert accounts.in_flight(number) == 5
+    assert sums.counters.triggers_missed == 3, "what was counted before a reset belongs to the period that has ended"
+    _, recovered = open_journal(tmp_path)
+    assert recovered.counters.accounted + recovered.marks["top"].excluded == number - 5
+
+
+async def test_a_reset_that_cannot_be_written_is_told_when_it_is(tmp_path: Path) -> None:
+    """Until then the old counters stand, on the disk and in the loop; at the end nobody is left waiting."""
+    writer, recorder = start(tmp_path)
+    writer.submit(inspection(1))
+    await recorder.until(lambda: recorder.rows)
+    with full_disk(writer) as mend:
+        for number in range(2, 40):
+            writer.submit(inspection(number))
+        await recorder.until(lambda: recorder.troubles)
+        reset = writer.reset_counters()
+        await writer.read(1, 1, 1)
+        assert not reset.done()
+        assert recorder.resets == []
+        mend()
+        await reset
+    assert recorder.resets[0].excluded == {"top": 1}
+    assert recorder.commits[-1].counters.accounted == 38
+    assert await writer.close(5)
+    with pytest.raises(StorageError, match="closed"):
+        await writer.reset_counters()

@@ -58,6 +58,8 @@ class PlayedHost:
         self.handler = handler
         self.alive = False
         self.in_repair = False
+        self.pid: int | None = None
+        self.stuck: tuple[int, ...] = ()
         self.trouble = ""
         self.received: list[Message] = []
         self.room = 1000

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from tests.unit.config_case import BASE, ENV, Case, case, changed, ir
 
+from inspectd import slices
 from inspectd.camera.files import ENDINGS
 from inspectd.config.load import load
 from inspectd.config.modelfile import classes_of, hashes_of
 from inspectd.config.onsite import PICTURE_ENDINGS
 from inspectd.errors import ConfigurationError
+from inspectd.publish.broker import TlsFiles
 
 RULE = "      evaluation: notOk\n"
 SIDE = "  side: {source: {kind: simulator}, fps: 10, models: [defects]}\nmodels:\n"
@@ -56,7 +58,7 @@ FAULTS = {
     ),
     "a broker elsewhere": (
         fitted(("127.0.0.1", "mes-broker")),
-        "9: mqtt.host: `mes-broker` is not on this PC, and this version has no TLS",
+        "9: mqtt.host: `mes-broker` is not on this PC, and without `tls` passwords",
     ),
     "a broker elsewhere by number": (fitted(("127.0.0.1", "10.0.0.5")), "9: mqtt.host: `10.0.0.5` is not on this PC"),
     "a name without its password": (
@@ -178,6 +180,65 @@ def test_a_password_file_that_others_can_read_is_a_fault(line3: Case, mode: int,
 def test_a_missing_password_file_is_a_fault(line3: Case) -> None:
     fault = line3.fault(fitted(("  host: 127.0.0.1", "  username: aoi\n  password_file: pw")))
     assert fault.startswith("inspectd.yaml:10: mqtt.password_file: pw cannot be found")
+
+
+def tls(*lines: str) -> str:
+    return fitted(("  host: 127.0.0.1", "  host: mes-broker\n  tls:\n" + "\n".join(f"    {line}" for line in lines)))
+
+
+@pytest.fixture
+def keyed(line3: Case) -> Case:
+    """With a client certificate as `openssl` writes one, as far as `check` looks at it."""
+    for name in ("ca.pem", "aoi.pem"):
+        (line3.folder / name).write_text("-----BEGIN CERTIFICATE-----\n")
+    (line3.folder / "aoi.key").write_text("hunter2")
+    (line3.folder / "aoi.key").chmod(0o600)
+    return line3
+
+
+def test_a_broker_elsewhere_is_accepted_with_tls_and_its_port_is_another(keyed: Case) -> None:
+    configuration = keyed.load(tls("ca_file: ca.pem", "cert_file: aoi.pem", "key_file: aoi.key")).configuration
+    assert configuration.mqtt.tls is not None
+    assert configuration.mqtt.tls.key_file == keyed.folder / "aoi.key"
+    assert configuration.mqtt.port == 8883
+    settings = slices.broker_settings(configuration, "boot")
+    assert settings.tls == TlsFiles(keyed.folder / "ca.pem", keyed.folder / "aoi.pem", keyed.folder / "aoi.key")
+    assert keyed.load(fitted()).configuration.mqtt.port == 1883
+
+
+def test_tls_without_files_trusts_what_this_pc_trusts_and_a_port_that_is_given_stays(line3: Case) -> None:
+    text = fitted(("  host: 127.0.0.1", "  host: mes-broker\n  tls: {}\n  port: 1884"))
+    configuration = line3.load(text).configuration
+    assert configuration.mqtt.port == 1884
+    assert slices.broker_settings(configuration, "boot").tls == TlsFiles()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "missing"), [("cert_file", "aoi.pem", "key_file"), ("key_file", "aoi.key", "cert_file")]
+)
+def test_half_a_client_certificate_is_a_fault(keyed: Case, name: str, value: str, missing: str) -> None:
+    assert keyed.fault(tls(f"{name}: {value}")).startswith(
+        f"inspectd.yaml:11: mqtt.tls.{name}: is given without `{missing}`"
+    )
+
+
+def test_a_key_that_others_can_read_is_a_fault(keyed: Case) -> None:
+    """Existence and mode only: the content is neither read nor told."""
+    (keyed.folder / "aoi.key").chmod(0o644)
+    fault = keyed.fault(tls("cert_file: aoi.pem", "key_file: aoi.key"))
+    assert fault.startswith("inspectd.yaml:12: mqtt.tls.key_file: aoi.key has mode 0644, so that others get at the key")
+
+
+@pytest.mark.parametrize("name", ["ca_file", "cert_file"])
+def test_a_certificate_that_is_missing_or_none_is_a_fault(keyed: Case, name: str) -> None:
+    lines = {"ca_file": "ca.pem", "cert_file": "aoi.pem", "key_file": "aoi.key"}
+    place = 11 + list(lines).index(name)
+    text = tls(*(f"{key}: {value}" for key, value in lines.items()))
+    path = keyed.folder / lines[name]
+    path.write_bytes(b"\x30\x82der")
+    assert f"{place}: mqtt.tls.{name}: {path.name} holds no certificate in PEM form; convert it" in keyed.fault(text)
+    path.unlink()
+    assert f"{place}: mqtt.tls.{name}: {path.name} cannot be read" in keyed.fault(text)
 
 
 def test_an_insecure_broker_is_accepted_when_it_is_meant(line3: Case) -> None:

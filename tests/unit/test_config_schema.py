@@ -34,12 +34,12 @@ FAULTS = {
     "a key that nobody knows": (
         "  host: 127.0.0.1",
         "  zebra: 1",
-        "9: mqtt.zebra: unknown key; known here: host, port, version, base, username, password_file",
+        "9: mqtt.zebra: unknown key; known here: host, tls, port, version, base, username, password_file",
     ),
     "a section of a later version": (
         "mqtt:\n",
-        "mqtt:\n  tls: {}\n",
-        "9: mqtt.tls: unknown key; known here: host, port",
+        "mqtt:\n  proxy: {}\n",
+        "9: mqtt.proxy: unknown key; known here: host, tls, port",
     ),
     "a missing key": ("  line: line3\n", "", "2: station.line: is missing; the section needs it"),
     "a missing section": ("version: 1\n", "", "1: version: is missing; the file needs it"),

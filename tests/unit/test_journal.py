@@ -7,11 +7,25 @@ import random
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.journaling import BOOT_ID, LARGE, WALL_S, audit, encode, inspection, lost, open_journal
+from tests.journaling import (
+    BOOT_ID,
+    LARGE,
+    WALL_S,
+    audit,
+    close_journals,
+    encode,
+    event_seqs,
+    inspection,
+    lost,
+    make_older,
+    occurrence,
+    open_journal,
+)
 
 from inspectd.accounts import Mark
 from inspectd.errors import OutsideError, StorageError
@@ -24,6 +38,13 @@ from inspectd.records import Code, Evaluation, Record
 
 SMALL = Limits(max_bytes=8 * 64 * 1024)
 """A new file every 64 kB."""
+
+
+@pytest.fixture(autouse=True)
+def disconnected() -> Iterator[None]:
+    """Python tells of a connection that nobody closed."""
+    yield
+    close_journals()
 
 
 def fill(journal: Journal, first: int, count: int, evaluation: Evaluation = Evaluation.OK, step: int = 3) -> None:
@@ -363,3 +384,168 @@ def test_the_boot_id_of_the_machine_is_noted_with_the_first_commit(tmp_path: Pat
     journal.close(clean=False)
     assert not open_journal(tmp_path, boot_id=BOOT_ID)[1].other_boot
     assert open_journal(tmp_path, boot_id="other")[1].other_boot
+
+
+def test_events_are_committed_with_their_records_and_read_back_with_the_same_bytes(tmp_path: Path) -> None:
+    """Numbered without gaps over files, bytes as worded with that number; what is acknowledged is kept."""
+    journal, _ = open_journal(tmp_path)
+    journal.commit([inspection(1)], encode, WALL_S, [occurrence(1), occurrence(2)])
+    journal.commit([inspection(2)], encode, WALL_S + DAY_S, [occurrence(3)])
+    journal.keep_alarms('{"raised":[]}')
+    journal.ack_event(1)
+    journal.ack_event(9)
+    journal.close(clean=True)
+    again, recovered = open_journal(tmp_path, now_wall_s=WALL_S + DAY_S)
+    assert (recovered.next_event, recovered.acked_event, recovered.alarms) == (4, 1, '{"raised":[]}')
+    events = again.read_events(1, 10)
+    assert [(event.event_seq, event.payload) for event in events] == [(n, occurrence(n).word(n)) for n in (1, 2, 3)]
+    assert [event.event_seq for event in again.read_events(2, 1)] == [2]
+    assert len(list(tmp_path.glob("*.sqlite"))) == 2
+    assert again.read_events(4, 10) == ()
+
+
+def test_a_commit_that_fails_numbers_no_event(tmp_path: Path) -> None:
+    journal, _ = open_journal(tmp_path)
+    journal.commit([], encode, WALL_S, [occurrence(1)])
+    connection = journal._files.newest._connection
+    assert connection is not None
+    connection.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(DiskFull):
+        journal.commit([], encode, WALL_S, [occurrence(number) for number in range(2, 40)])
+    connection.execute("PRAGMA max_page_count = 1000000")
+    journal.commit([], encode, WALL_S, [occurrence(2)])
+    assert [event.event_seq for event in journal.read_events(1, 100)] == [1, 2]
+
+
+def test_a_file_of_a_release_without_events_is_never_altered(tmp_path: Path) -> None:
+    """It is read as it is; the first commit, or a planned stop without one, begins a new file beside it."""
+    journal, _ = open_journal(tmp_path)
+    journal.commit([inspection(1)], encode, WALL_S)
+    journal.close(clean=False)
+    make_older(tmp_path / "00000001.sqlite")
+    before = (tmp_path / "00000001.sqlite").read_bytes()
+    journal, recovered = open_journal(tmp_path)
+    assert (recovered.next_seq, recovered.next_event, recovered.alarms) == (2, 1, "")
+    assert journal.read_events(1, 10) == ()
+    journal.close(clean=True)
+    assert (tmp_path / "00000001.sqlite").read_bytes() == before
+    journal, recovered = open_journal(tmp_path, boot_id="another boot")
+    assert not recovered.other_boot
+    journal.commit([inspection(2)], encode, WALL_S, [occurrence(1)])
+    assert [row.seq for row in journal.read(1, 9, 9)] == [1, 2]
+    assert [event.event_seq for event in journal.read_events(1, 9)] == [1]
+    assert len(list(tmp_path.glob("*.sqlite"))) == 2
+
+
+def test_events_go_on_counting_after_an_older_release_was_put_back_for_a_while(tmp_path: Path) -> None:
+    """Its files know no events; a number that was given before must not be given again."""
+    journal, _ = open_journal(tmp_path)
+    journal.commit([inspection(1)], encode, WALL_S, [occurrence(1), occurrence(2)])
+    journal.keep_alarms("kept")
+    journal.ack_event(1)
+    journal.commit([inspection(2)], encode, WALL_S)
+    journal.commit([inspection(3)], encode, WALL_S + DAY_S)
+    journal.close(clean=True)
+    make_older(tmp_path / "00000002.sqlite")
+    journal, recovered = open_journal(tmp_path, now_wall_s=WALL_S + DAY_S)
+    assert (recovered.next_event, recovered.acked_event, recovered.alarms) == (3, 1, "kept")
+    journal.commit([], encode, WALL_S + DAY_S, [occurrence(3)])
+    assert [event.event_seq for event in journal.read_events(2, 9)] == [2, 3]
+
+
+def test_compacting_keeps_unsent_events_and_works_without_their_table(tmp_path: Path) -> None:
+    journal, _ = open_journal(tmp_path)
+    journal.commit([inspection(1), inspection(2)], encode, WALL_S, [occurrence(1), occurrence(2)])
+    path = tmp_path / "00000001.sqlite"
+    file = journal._files.newest
+    file.compact(1, None, 1)
+    assert [event.event_seq for event in file.read_events(1, 9)] == [2]
+    assert [row.seq for row in file.read(1, 9, 9)] == [2]
+    file.close()
+    make_older(path)
+    file.compact(0, Evaluation.OK)
+    assert file.read(1, 9, 9) == []
+    file.close()
+
+
+def test_a_file_that_another_program_has_open_is_not_compacted(tmp_path: Path) -> None:
+    """It would read the new file by the old one's index; and nothing half done is left."""
+    journal, _ = open_journal(tmp_path)
+    journal.commit([inspection(1), inspection(2)], encode, WALL_S)
+    file = journal._files.newest
+    with closing(sqlite3.connect(file.path)) as other:
+        other.execute("SELECT count(*) FROM results").fetchone()
+        with pytest.raises(StorageError, match="another program has it open"):
+            file.compact(1, None)
+    assert [name for name in files(tmp_path) if ".new" in name] == []
+    assert [row.seq for row in file.read(1, 9, 9)] == [1, 2]
+    file.compact(1, None)
+    assert [row.seq for row in file.read(1, 9, 9)] == [2]
+    file.close()
+
+
+def test_a_file_whose_events_are_unsent_is_not_delivered() -> None:
+    """It stays when it is old; above the limit it is compacted for its results, and goes only as the oldest of all."""
+    day = 86_400.0
+    limits = Limits(max_bytes=1000, keep_days=30)
+    old = FileFacts(1, 1, 10, 0.0, day, 400, first_event=1, last_event=5)
+    newest = FileFacts(3, 21, 20, 40 * day, 41 * day, 150)
+    assert next_step([old], newest, 10, 41 * day, limits, disk_full=False, acked_event=4) is None
+    assert next_step([old], newest, 10, 41 * day, limits, disk_full=False, acked_event=5) == Unlink(1)
+    full = Limits(max_bytes=500, keep_days=30)
+    assert next_step([old], newest, 10, day, full, disk_full=False, acked_event=4) == Compact(1, drop_ok=False)
+    left = FileFacts(1, 11, 10, 0.0, day, 400, first_event=5, last_event=5)
+    assert next_step([left], newest, 10, day, full, disk_full=False, acked_event=4) == Unlink(1)
+    assert next_step([left], newest, 10, day, full, disk_full=True, acked_event=4) is None
+
+
+def test_events_that_had_to_be_given_up_are_counted(tmp_path: Path) -> None:
+    """What is left is what is not counted."""
+    journal, _ = open_journal(tmp_path, SMALL)
+    lost_events = 0
+    for number in range(1, 601):
+        kind = Evaluation.NOT_OK  # no unsent OK ones that could go before
+        journal.commit([inspection(number, kind)], encode, WALL_S, [occurrence(number)])
+        journal.housekeep(WALL_S, ages_count=True)
+        journal.take_loss()
+        lost_events += journal.take_lost_events()
+    left = [event.event_seq for event in journal.read_events(1, 1000)]
+    assert lost_events
+    assert left == list(range(lost_events + 1, 601))
+    assert journal.state.counters.events_lost == lost_events
+
+
+def test_a_new_stream_gives_no_event_number_again_and_keeps_the_alarms(tmp_path: Path) -> None:
+    journal, _ = open_journal(tmp_path)
+    journal.keep_alarms("raised")
+    journal.commit([inspection(1)], encode, WALL_S, [occurrence(1), occurrence(2)])
+    recovered = journal.begin_anew("damage", WALL_S)
+    assert (recovered.next_event, recovered.acked_event, recovered.alarms) == (3, 2, "raised")
+    journal.commit([], encode, WALL_S, [occurrence(3)])
+    assert [event.event_seq for event in journal.read_events(1, 9)] == [3]
+    journal.close(clean=True)
+    assert event_seqs(tmp_path) == [3]
+    assert open_journal(tmp_path)[1].alarms == "raised"
+
+
+def test_a_result_is_found_by_its_id_in_any_file(tmp_path: Path) -> None:
+    journal, _ = open_journal(tmp_path)
+    for day in range(3):
+        journal.commit([inspection(day + 1)], encode, WALL_S + day * DAY_S)
+    for number in (1, 2, 3):
+        found = journal.find(inspection(number).result_id)
+        assert found is not None
+        assert (found.seq, found.frame_id) == (number, number)
+    assert journal.find(b"0" * 16) is None
+
+
+def test_counters_begin_anew_with_the_next_commit_and_keep_that_over_a_restart(tmp_path: Path) -> None:
+    """What has its row is outside captured from then on; the records of that commit are counted already."""
+    journal, _ = open_journal(tmp_path)
+    journal.commit([inspection(1), lost(2, 4)], encode, WALL_S)
+    journal.reset_counters(WALL_S + 60)
+    journal.commit([inspection(5), inspection(7)], encode, WALL_S + 60)
+    journal.close(clean=True)
+    _, recovered = open_journal(tmp_path)
+    assert (recovered.counters.accounted, recovered.counters.since_wall_s) == (2, WALL_S + 60)
+    assert recovered.marks["top"] == Mark(5, ((7, 7),), 0, 4)

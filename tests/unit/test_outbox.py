@@ -1,23 +1,25 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from inspectd.publish.effects import Ack, DeadLetter, Denied, Effect, Message, Read, Row, Send, Settled
+from inspectd.publish.flight import MAX_IN_FLIGHT
+from inspectd.publish.hold import REFUSED_RETRY_S
 from inspectd.publish.outbox import (
     HEADER_BYTES,
-    MAX_IN_FLIGHT,
     QUEUE_MESSAGES,
-    REFUSED_RETRY_S,
     REPLAY_MESSAGES,
     Outbox,
 )
-from inspectd.publish.stream import CAREFUL_ROWS, DEADLY_BREAKS, READY_BYTES, READY_ROWS, UNSPECIFIC_TRIES
+from inspectd.publish.stream import READY_BYTES, READY_ROWS, UNSPECIFIC_TRIES
+from inspectd.publish.suspects import DEADLY_BREAKS, FORGIVEN_S
 
 RESULT = "base/result"
 RESULT_PLACES = MAX_IN_FLIGHT - 2
@@ -273,7 +275,6 @@ def test_a_broker_that_dies_often_costs_no_row() -> None:
         (first, *_) = sent(box.connected(0.0))
         box.puback(first.token, 0, 0.0)
         assert letters(box.disconnected(by_broker=True)) == []
-    assert box.stream.careful <= CAREFUL_ROWS
 
 
 def test_a_verdict_passes_any_backlog() -> None:
@@ -423,9 +424,14 @@ def test_no_result_is_put_aside_for_what_another_message_did() -> None:
     box = outbox()
     box.committed(rows(1, 3), 0.0)
     box.retain(Message("base/meta", b"large", retain=True), 0.0)
+    put_away: list[Effect] = []
     for _ in range(3 * DEADLY_BREAKS):
         box.connected(0.0)
-        assert box.disconnected(by_broker=True) == []
+        put_away += box.disconnected(by_broker=True)
+        if put_away:
+            break
+    assert [effect.topic for effect in put_away if isinstance(effect, Denied)] == ["base/meta"]
+    assert len(put_away) == 1
 
 
 def test_whoever_asks_hears_what_became_of_a_message() -> None:
@@ -473,6 +479,184 @@ def test_a_journal_that_cannot_be_read_is_asked_again() -> None:
     assert box.tick(1.0) == [read]
 
 
+Poison = Callable[[bytes], bool]
+
+
+def serve(box: Outbox, is_poison: Poison, *, now: float = 0.0, connects: int = 30) -> tuple[list[bytes], list[Effect]]:
+    """Be a broker of 3.1.1 that hangs up at some payloads, until a connection stays; gives what it took."""
+    taken: list[bytes] = []
+    done: list[Effect] = []
+    for _ in range(connects):
+        todo = box.connected(now)
+        while todo:
+            effect = todo.pop(0)
+            done.append(effect)
+            if isinstance(effect, DeadLetter):
+                todo += box.substituted(effect.seq, b"%d small" % effect.seq, now)
+            elif isinstance(effect, Send):
+                if is_poison(effect.payload):
+                    break
+                taken.append(effect.payload)
+                todo += box.puback(effect.token, 0, now) if effect.token else []
+        else:
+            return taken, done
+        for ended in box.disconnected(by_broker=True):
+            done.append(ended)
+            if isinstance(ended, DeadLetter):
+                done += box.substituted(ended.seq, b"%d small" % ended.seq, now)
+    pytest.fail(f"the broker still hangs up after {connects} connections")
+
+
+def large(payload: bytes) -> bool:
+    return len(payload) > 1000
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_retained_message_that_makes_the_broker_hang_up_is_found_and_left_out(qos: int) -> None:
+    """Whatever its quality of service: while there are suspects, each message asks for an acknowledgement."""
+    box = outbox()
+    box.retain(Message("base/status", b"online", retain=True), 0.0)
+    box.retain(Message("base/meta", b"x" * 2000, qos, retain=True), 0.0)
+    box.retain(Message("base/health", b"fine", 0, retain=True), 0.0)
+    box.committed(rows(1, 30), 0.0)
+    taken, effects = serve(box, large)
+    (denied,) = [effect for effect in effects if isinstance(effect, Denied) and effect.why]
+    assert (denied.topic, denied.why.endswith("(2000 bytes)")) == ("base/meta", True)
+    assert letters(effects) == []
+    assert {b"online", b"fine", *(row.payload for row in rows(1, 30))} == set(taken)
+    assert box.stats().unsent == 0
+
+
+def test_what_is_as_large_on_the_same_topic_is_not_tried_for_half_an_hour() -> None:
+    """Counters come every 10 s: each of them would end the connection again."""
+    box = outbox()
+    box.retain(Message("base/counters", b"x" * 2000, 0, retain=True), 0.0)
+    serve(box, large)
+    assert sent(box.retain(Message("base/counters", b"y" * 2000, 0, retain=True), 1.0)) == []
+    assert len(sent(box.retain(Message("base/counters", b"small", 0, retain=True), 2.0))) == 1
+    box.retain(Message("base/counters", b"z" * 2000, 0, retain=True), 3.0)
+    box.disconnected()
+    assert [send.payload[:1] for send in sent(box.connected(FORGIVEN_S))] == [b"z"]
+
+
+def test_a_direct_message_and_a_verdict_that_make_the_broker_hang_up_are_given_up() -> None:
+    """Whoever waits for a message hears that it was refused, or asks again and is told the same."""
+    box = outbox()
+    box.direct(Message("base/event", b"x" * 2000), 0.0)
+    box.direct(Message("base/event", b"small"), 0.0)
+    box.verdict(verdict(9.0, b"y" * 2000), 0.0)
+    taken, effects = serve(box, large)
+    assert [effect.topic for effect in effects if isinstance(effect, Denied)] == ["base/verdict", "base/event"]
+    assert taken == [b"small"]
+    assert box.stats().verdicts_refused == 1
+
+
+def test_after_a_suspicious_end_messages_go_one_at_a_time_until_all_are_cleared() -> None:
+    box = outbox()
+    box.connected(0.0)
+    box.committed(rows(1, 3), 0.0)
+    box.disconnected(by_broker=True)
+    under_way = sent(box.connected(0.0))
+    for _ in range(3):
+        (send,) = under_way
+        under_way = sent(box.puback(send.token, 0, 0.0))
+    assert len(sent(box.committed(rows(4, 9), 0.0))) == 6
+
+
+def test_a_stream_of_oversize_results_costs_one_hunt() -> None:
+    """Each hunt is four connections; one a second would be no connection at all."""
+    box = outbox()
+    box.committed([*rows(1, 5), *rows(6, 6, size=2000), *rows(7, 9)], 0.0)
+    serve(box, large)
+    effects = box.committed([*rows(10, 10, size=3000), *rows(11, 11)], 1.0)
+    assert letters(effects) == [10]
+    assert seqs(effects) == []
+    assert seqs(box.substituted(10, b"10 small", 1.0)) == [10, 11]
+
+
+def test_a_result_put_aside_by_bad_luck_does_not_cost_those_as_large() -> None:
+    """A broker that died at it three times took larger ones before: the size is not to blame."""
+    box = outbox()
+    box.connected(0.0)
+    (larger,) = sent(box.committed(rows(1, 1, size=500), 0.0))
+    box.puback(larger.token, 0, 0.0)
+    box.disconnected()
+    box.committed(rows(2, 2, size=100), 0.0)
+    _, effects = serve(box, rows(2, 2, size=100)[0].payload.__eq__)
+    assert letters(effects) == [2]
+    assert len(sent(box.committed(rows(3, 3, size=200), 0.0))) == 1
+
+
+def test_a_broker_that_hangs_up_at_any_result_is_a_refusal_and_costs_one_row() -> None:
+    """Some brokers of 3.1.1 end the connection at what their access list forbids: everything else waits, complete."""
+    box = outbox()
+    box.committed(rows(1, 20), 0.0)
+    box.retain(Message("base/status", b"online", retain=True), 0.0)
+    taken, effects = serve(box, lambda payload: payload != b"online")
+    assert box.stats().refused
+    assert set(taken) == {b"online"}
+    assert letters(effects) == [1]
+    assert box.stats().unsent == 20
+    box.disconnected()
+    assert seqs(box.connected(1.0)) == [], "a new connection changes nothing"
+    (probe, *_) = [send for send in sent(ticked(box, 1.0 + REFUSED_RETRY_S)) if send.topic == RESULT]
+    assert probe.payload == b"1 small"
+    box.puback(probe.token, 0, 40.0)
+    assert not box.stats().refused
+
+
+def ticked(box: Outbox, now: float) -> list[Effect]:
+    """Acknowledge what is under way, and let time pass."""
+    for token in range(1, 1000):
+        box.puback(token, 0, now - 1.0)
+    return box.tick(now)
+
+
+def test_a_message_that_somebody_waits_for_ends_with_its_connection_and_one_not_yet_sent_does_not() -> None:
+    """A durable event is sent again by its sender, who must know that the connection ended; and not twice."""
+    box = outbox()
+    assert box.direct(Message("base/event", b"early", ref=1), 0.0) == []
+    assert [send.payload for send in sent(box.connected(0.0))] == [b"early"]
+    assert box.disconnected() == [Settled(1, None)]
+    assert sent(box.connected(1.0)) == []
+
+
+class Sorted(NamedTuple):
+    """One message of a random lot."""
+
+    kind: str
+    qos: int
+    is_poison: bool
+
+
+@given(
+    lot=st.lists(
+        st.builds(Sorted, st.sampled_from(["result", "retain", "direct"]), st.integers(0, 1), st.booleans()),
+        max_size=12,
+    )
+)
+def test_whatever_makes_the_broker_hang_up_is_found_and_everything_else_arrives(lot: list[Sorted]) -> None:
+    box, good, seq = outbox(), set[bytes](), 0
+    for number, (kind, qos, is_poison) in enumerate(lot):
+        text = b"poison" if is_poison else b"good"
+        if kind == "result":
+            seq += 1
+            stored = Stored(seq, b"%d %s" % (seq, text) + b" " * 300 * is_poison)
+            box.committed([stored], 0.0)
+            good |= {stored.payload} if not is_poison else set()
+            continue
+        payload = b"%s %d" % (text, number)
+        good |= {payload} if not is_poison and (kind == "retain" or qos) else set()
+        if kind == "retain":
+            box.retain(Message(f"base/{number}", payload, qos, retain=True), 0.0)
+        else:
+            box.direct(Message("base/event", payload, qos), 0.0)
+    taken, _ = serve(box, lambda payload: b"poison" in payload, connects=100)
+    assert good <= set(taken)
+    assert box.stats().unsent == 0
+    assert not box._suspects.careful
+
+
 def drain(box: Outbox, stored: Sequence[Row]) -> list[Effect]:
     """Connect and acknowledge everything at once; gives all effects in order."""
     todo, done = box.connected(0.0), list[Effect]()
@@ -506,7 +690,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def take(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
-                self.flying[effect.token] = effect
+                self.flying |= {effect.token: effect} if effect.token else {}
             elif isinstance(effect, Read):
                 self.reads.append(effect)
             elif isinstance(effect, DeadLetter):
@@ -569,6 +753,15 @@ class OutboxMachine(RuleBasedStateMachine):
         self.now += pass_s
         self.take(self.box.tick(self.now))
 
+    @rule(topic=st.sampled_from("abc"), qos=st.integers(0, 1), is_gone=st.booleans())
+    def retain(self, topic: str, qos: int, is_gone: bool) -> None:
+        payload = b"" if is_gone else b"x"
+        self.take(self.box.retain(Message(f"base/{topic}", payload, qos, retain=True), self.now))
+
+    @rule()
+    def tell(self) -> None:
+        self.take(self.box.direct(Message("base/event", b"%f" % self.now), self.now))
+
     @rule()
     def judge(self) -> None:
         self.take(self.box.verdict(verdict(self.now + 2.0), self.now))
@@ -605,7 +798,11 @@ class OutboxMachine(RuleBasedStateMachine):
                 self.wait(31.0)
             else:
                 break
+        self.wait(31.0)
+        while self.flying:
+            self.take(self.box.puback(self.flying.popitem()[0], 0, self.now))
         assert self.box.stats().unsent == 0
+        assert not self.box._suspects.careful, "a suspicion ends when everything is out"
         self.nothing_below_the_mark_is_missing()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from inspectd.config.checks_rules import Known, canonical, rule_checks
 from inspectd.config.faults import Fault, KeyPath, listed, shown
 from inspectd.config.plan import ASSUMED_REQUESTS, slots_needed
-from inspectd.config.schema import Configuration
+from inspectd.config.schema import Configuration, Tls
 from inspectd.config.suggest import or_choice
 
 
@@ -25,13 +25,16 @@ def cross_checks(configuration: Configuration, known: Known) -> Iterator[Fault]:
 
 def _broker(configuration: Configuration) -> Iterator[Fault]:
     mqtt = configuration.mqtt
-    if not mqtt.insecure and not _is_loopback(mqtt.host):
+    if mqtt.tls is None and not mqtt.insecure and not _is_loopback(mqtt.host):
         yield Fault(
             ("mqtt", "host"),
-            f"{shown(mqtt.host)} is not on this PC, and this version has no TLS: passwords and verdicts would "
-            "cross the network in the clear; use a broker on 127.0.0.1, or say `insecure: true` here if that is meant",
-            depends=(("mqtt", "insecure"),),
+            f"{shown(mqtt.host)} is not on this PC, and without `tls` passwords and verdicts would cross the network "
+            "in the clear; add `tls: {ca_file: …}` here, or say `insecure: true` if that is meant",
+            depends=(("mqtt", "insecure"), ("mqtt", "tls")),
         )
+    if mqtt.tls is not None:
+        yield from _key_pair(mqtt.tls)
+    yield from _reply_prefixes(configuration)
     if mqtt.username is not None and mqtt.password_file is None:
         yield Fault(
             ("mqtt", "username"),
@@ -44,6 +47,33 @@ def _broker(configuration: Configuration) -> Iterator[Fault]:
             "is given without `username`; add it, or remove `password_file`",
             depends=(("mqtt", "username"),),
         )
+
+
+def _reply_prefixes(configuration: Configuration) -> Iterator[Fault]:
+    """An answer on one of our own topics would be a request to us, or look like a result of ours."""
+    base = f"{configuration.base_topic}/"
+    for place, prefix in enumerate(configuration.mqtt.reply_prefixes):
+        below = f"{prefix.rstrip('/')}/"
+        if base.startswith(below) or below.startswith(base):
+            yield Fault(
+                ("mqtt", "reply_prefixes", place),
+                f"{shown(prefix)} takes in this station's own topics ({base}…); answers below {base}rsp/ are allowed "
+                "without it, name only topics of others",
+                depends=(("mqtt", "base"),),
+            )
+
+
+def _key_pair(tls: Tls) -> Iterator[Fault]:
+    for name, value, other_name, other in (
+        ("cert_file", tls.cert_file, "key_file", tls.key_file),
+        ("key_file", tls.key_file, "cert_file", tls.cert_file),
+    ):
+        if value is not None and other is None:
+            yield Fault(
+                ("mqtt", "tls", name),
+                f"is given without `{other_name}`; a client certificate is two files, or one that is named twice",
+                depends=(("mqtt", "tls", other_name),),
+            )
 
 
 def _is_loopback(host: str) -> bool:

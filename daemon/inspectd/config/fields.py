@@ -93,6 +93,14 @@ def _topic_base(value: str) -> str:
     return value
 
 
+def _topic_prefix(value: str) -> str:
+    if not value.strip("/") or any(mark in value for mark in "+#\0") or not value.isprintable():
+        raise PydanticCustomError(
+            "topic_prefix", "give the beginning of a topic, such as `mes/replies/`, without + or #"
+        )
+    return value
+
+
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, max_length=64)]
 """A topic level, or the name of a camera, a model or a rule."""
 Level = Annotated[str, StringConstraints(pattern=LEVEL_PATTERN, max_length=64)]
@@ -109,6 +117,7 @@ Device = Annotated[str, StringConstraints(pattern=DEVICE_PATTERN)]
 """As OpenVINO names them: CPU, GPU, GPU.1, NPU."""
 ClockTime = Annotated[str, AfterValidator(_clock_time)]
 TopicBase = Annotated[str, AfterValidator(_topic_base)]
+TopicPrefix = Annotated[str, StringConstraints(max_length=200), AfterValidator(_topic_prefix)]
 Devices = Annotated[tuple[Device, ...], Field(strict=False, min_length=1), AfterValidator(_one_device)]
 Mode = Annotated[Literal["continuous"], BeforeValidator(_continuous)]
 Resize = Literal["letterbox", "letterbox_topleft", "stretch", "crop"]

@@ -1,4 +1,4 @@
-"""Checks against this PC: models, pictures, videos, the password file's mode, time zones. Opens no device."""
+"""Checks against this PC: models, pictures, videos, secrets, certificates, time zones. Opens no device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from inspectd.config.checks_rules import canonical
 from inspectd.config.faults import Fault, KeyPath, listed, shown
 from inspectd.config.modelfile import SUFFIXES, hashes_of, parts_of
-from inspectd.config.schema import Configuration, FilesSource, Model, VideoSource
+from inspectd.config.schema import Configuration, FilesSource, Model, Tls, VideoSource
 from inspectd.config.suggest import did_you_mean
 
 PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
@@ -38,7 +38,9 @@ def onsite_checks(
     """Give every fault of this kind. Paths in `configuration` are absolute."""
     yield from _time_zone(configuration.station.time_zone)
     if configuration.mqtt.password_file is not None:
-        yield from _password_file(configuration.mqtt.password_file)
+        yield from _secret_file(("mqtt", "password_file"), configuration.mqtt.password_file, "password")
+    if configuration.mqtt.tls is not None:
+        yield from _tls_files(configuration.mqtt.tls)
     for name, model in configuration.models.items():
         yield from _model_file(("models", name), model, classes_of)
     places: dict[str, str] = {}
@@ -87,18 +89,38 @@ def _time_zone(name: str) -> Iterator[Fault]:
         yield Fault(("station", "time_zone"), f"there is no time zone {shown(name)}{cure}")
 
 
-def _password_file(path: Path) -> Iterator[Fault]:
-    key = ("mqtt", "password_file")
+def _secret_file(key: KeyPath, path: Path, secret: str) -> Iterator[Fault]:
+    """Look at existence and mode only: the content is neither read nor told."""
     try:
         status = path.stat()
     except OSError as error:
-        yield Fault(key, f"{path} cannot be found ({error.strerror}); put the password there, mode 0600")
+        yield Fault(key, f"{path} cannot be found ({error.strerror}); put the {secret} there, mode 0600")
         return
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
-        yield Fault(key, f"{path} is not a regular file; give a file that holds only the password")
+        yield Fault(key, f"{path} is not a regular file; give a file that holds the {secret}")
     elif mode & _OPEN_TO_OTHERS:
-        yield Fault(key, f"{path} has mode {mode:04o}, so that others get at the password; `chmod 600` it (or 640)")
+        yield Fault(key, f"{path} has mode {mode:04o}, so that others get at the {secret}; `chmod 600` it (or 640)")
+
+
+def _tls_files(tls: Tls) -> Iterator[Fault]:
+    if tls.key_file is not None:
+        yield from _secret_file(("mqtt", "tls", "key_file"), tls.key_file, "key")
+    for name, path in (("ca_file", tls.ca_file), ("cert_file", tls.cert_file)):
+        if path is None:
+            continue
+        key = ("mqtt", "tls", name)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            what = f"{path} cannot be read by user id {os.geteuid()} ({error.strerror}); put the certificate there"
+            yield Fault(key, what)
+            continue
+        if b"-----BEGIN CERTIFICATE-----" not in content:
+            yield Fault(
+                key,
+                f"{path} holds no certificate in PEM form; convert it: `openssl x509 -inform der -in FILE -out PEM`",
+            )
 
 
 def _model_file(key: KeyPath, model: Model, classes_of: ClassesOf) -> Iterator[Fault]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inspectd.config.schema import Camera, Configuration, FilesSource, VideoSource
+from inspectd.config.schema import Camera, Configuration, FilesSource, Mqtt, VideoSource
 
 
 def storage_path(configuration: Configuration, base: Path, env: Mapping[str, str]) -> Path | None:
@@ -27,15 +27,23 @@ def with_absolute_paths(configuration: Configuration, base: Path, env: Mapping[s
         name: model.model_copy(update={"path": _absolute(base, model.path)})
         for name, model in configuration.models.items()
     }
-    password_file = configuration.mqtt.password_file
     changes: dict[str, Any] = {
         "storage": configuration.storage.model_copy(update={"path": storage_path(configuration, base, env)}),
         "cameras": cameras,
         "models": models,
+        "mqtt": _mqtt_with_absolute_paths(configuration.mqtt, base),
     }
-    if password_file is not None:
-        changes["mqtt"] = configuration.mqtt.model_copy(update={"password_file": _absolute(base, password_file)})
     return configuration.model_copy(update=changes)
+
+
+def _mqtt_with_absolute_paths(mqtt: Mqtt, base: Path) -> Mqtt:
+    changes: dict[str, Any] = {}
+    if mqtt.password_file is not None:
+        changes["password_file"] = _absolute(base, mqtt.password_file)
+    if mqtt.tls is not None:
+        files = {name: value for name, value in mqtt.tls if value is not None}
+        changes["tls"] = mqtt.tls.model_copy(update={name: _absolute(base, value) for name, value in files.items()})
+    return mqtt.model_copy(update=changes)
 
 
 def _camera_with_absolute_path(camera: Camera, base: Path) -> Camera:

@@ -7,7 +7,7 @@ absolute. Adding a key here is all that a new option needs: reading, faults, `sh
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -30,11 +30,13 @@ from inspectd.config.fields import (
     Sha256,
     Text,
     TopicBase,
+    TopicPrefix,
     Triple,
 )
 from inspectd.config.schema_rules import Decision
 
 _DEFAULT_BASE = "{enterprise}/{site}/{area}/{line}/{cell}/{id}"
+_TLS_PORT = 8883
 _KILL_AFTER_MS = (200, 5000)
 """Bounds of the default for `kill_after_ms`, 2 × timeout."""
 
@@ -78,11 +80,24 @@ class Verdict(Part):
     format: Literal["json", "csv"] = "json"
 
 
+class Tls(Part):
+    """Encryption to the broker; `{}`: with the authorities that this PC trusts. The broker's name is always checked."""
+
+    ca_file: FilePath | None = None
+    """Who may have signed the broker's certificate."""
+    cert_file: FilePath | None = None
+    """Our own certificate, if the broker wants one …"""
+    key_file: FilePath | None = None
+    """… and its key; may be the same file."""
+
+
 class Mqtt(Part):
     """The broker, and what goes to it."""
 
     host: Text = "127.0.0.1"
+    tls: Tls | None = None
     port: Annotated[int, Field(ge=1, le=65535)] = 1883
+    """With `tls` the default is 8883."""
     version: Literal[5, "3.1.1"] = 5
     base: TopicBase = _DEFAULT_BASE
     username: Text | None = None
@@ -91,7 +106,15 @@ class Mqtt(Part):
     """True: a broker elsewhere without encryption is meant."""
     verdict: Verdict = Verdict()
     skipped_results: Literal["summary", "all"] = "summary"
+    reply_prefixes: Annotated[tuple[TopicPrefix, ...], Field(strict=False)] = ()
+    """Where else than below `{base}/rsp/` answers may be asked to go: the beginnings of topics."""
     keepalive_s: Annotated[int, Field(ge=1, le=3600)] = 10
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_port(cls, values: Any) -> Any:
+        has_tls = isinstance(values, dict) and values.get("tls") is not None
+        return {"port": _TLS_PORT, **values} if has_tls else values
 
 
 class FilesSource(Part):
@@ -287,6 +310,11 @@ class Configuration(Part):
     def client_id(self) -> str:
         """MQTT client id: unique in the plant because the base topic is."""
         return "inspectd-" + self.base_topic.replace("/", "-")
+
+    @property
+    def reply_prefixes(self) -> tuple[str, ...]:
+        """Below these topics answers to commands may go, besides `{base}/rsp/`."""
+        return tuple(f"{prefix.rstrip('/')}/" for prefix in self.mqtt.reply_prefixes)
 
     def models_of(self, camera_id: str) -> dict[str, Model]:
         """Give the models of a camera, in its own order."""

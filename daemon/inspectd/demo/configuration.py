@@ -70,8 +70,8 @@ def overlaid(document: Mapping[str, Any], broker: BrokerAddress, storage: Path) 
     mqtt = {**document.get("mqtt", {}), "host": broker.host, "port": broker.port, "insecure": True}
     if broker.embedded:
         mqtt["version"] = "3.1.1"
-        mqtt.pop("username", None)
-        mqtt.pop("password_file", None)
+        for key in ("username", "password_file", "tls"):
+            mqtt.pop(key, None)
     return {**document, "mqtt": mqtt, "storage": {**document.get("storage", {}), "path": str(storage)}}
 
 

@@ -62,6 +62,8 @@ class LaneDriver:
         """Called with the hash of the model file when the first child was admitted with it."""
         self._pinned: str | None = None
         """From then on this file is held to: another one under the same name is another recipe."""
+        self.restarts = 0
+        """Children that are gone."""
         self.repair: str | None = None
         """Why there is no child and none is expected soon."""
         self._clock = clock
@@ -134,6 +136,7 @@ class LaneDriver:
     def on_gone(self, reason: str, *, life: int, reaped: bool) -> None:
         """Host: the child is gone."""
         self.facts = None
+        self.restarts += 1
         actions = self.lane.child_gone(f"{self.name}: {reason}", self._clock())
         if not reaped:
             self._unreaped[life] = [action for action in actions if isinstance(action, Release)]

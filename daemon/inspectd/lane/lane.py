@@ -8,10 +8,11 @@ child answers or is gone.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 from inspectd.lane.inbox import CameraShare, Inbox, Job, WhenFull
+from inspectd.lane.stats import LaneStats
 from inspectd.records import Code, Done, Dropped, Failed, Frame, Outcome, TimedOut, Unavailable
 
 TYPICAL_OF = 32
@@ -69,21 +70,6 @@ class Kill:
 
 
 Action = Start | Cancel | Release | Finish | Kill
-
-
-@dataclass(slots=True)
-class LaneStats:
-    """Counts since the daemon's start."""
-
-    submitted: int = 0
-    done: int = 0
-    timed_out: int = 0
-    retried: int = 0
-    dropped: int = 0
-    failed: int = 0
-    unavailable: int = 0
-    durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=256))
-    """Of the last inferences, in the child."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +160,7 @@ class Lane:
         """The child answered an attempt. `again` False: another attempt would end the same way."""
         lost = self._lost.pop(attempt, None)
         if lost is not None:
+            self.stats.busy_s += outcome.duration_s if isinstance(outcome, Done) else 0.0
             return [Release(attempt, lost.job.frame), *self._pump(now)]
         running = self._running.pop(attempt, None)
         if running is None:
@@ -183,6 +170,8 @@ class Lane:
         if isinstance(outcome, Done):
             self._recent_s.append(outcome.duration_s)
             self.stats.durations_s.append(outcome.duration_s)
+            self.stats.busy_s += outcome.duration_s
+            self.stats.last_done_s = now
             actions.append(self._finish(running.job, outcome))
         elif again:
             actions += self._again_or(running.job, outcome, now)
@@ -227,6 +216,8 @@ class Lane:
                 actions.append(self._finish(job, self._skipped(job)))
                 continue
             number, self._next_attempt = self._next_attempt, self._next_attempt + 1
+            if not job.attempts:
+                self.stats.waits_s.append(now - job.frame.captured_s)
             job = replace(job, attempts=job.attempts + 1)
             self._running[number] = _Attempt(job, min(now + self.policy.timeout_s, job.deadline_s))
             actions.append(Start(number, job.frame))
@@ -259,6 +250,7 @@ class Lane:
                 stats.timed_out += 1
             case Dropped():
                 stats.dropped += 1
+                stats.skipped += outcome.code is Code.SKIPPED_BY_POLICY
             case Failed():
                 stats.failed += 1
             case Unavailable():

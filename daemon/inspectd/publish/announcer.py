@@ -7,6 +7,7 @@ part goes by now, and what it says is "not inspected".
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,7 +16,8 @@ from inspectd.accounts import Accounts
 from inspectd.publish.counters import Counters
 from inspectd.publish.effects import Row
 from inspectd.publish.journal import Loss, Recovered
-from inspectd.publish.writerport import Commit
+from inspectd.publish.skips import Skips
+from inspectd.publish.writerport import Commit, CountersReset
 from inspectd.records import Code, Inspection, LostRun, Record
 
 log = logging.getLogger(__name__)
@@ -23,6 +25,12 @@ log = logging.getLogger(__name__)
 VERDICT_MARGIN_S = 2.0
 """A verdict is worth something until its deadline and so much more (MQTT-CONTRACT)."""
 LAST_RESULT_PERIOD_S = 1.0
+COMMITS_KEPT = 512
+"""More than there are in a period of the health message."""
+
+
+def _ignore(_: object) -> None:
+    """Nobody listens yet."""
 
 
 class Wire(Protocol):
@@ -76,10 +84,16 @@ class Announcer:
         """Called when `trouble` or `failure` changed."""
         self.on_progress: Callable[[], None] = lambda: None
         """Called after each commit."""
-        self.on_renewal: Callable[[], None] = lambda: None
+        self.on_renewal: Callable[[Recovered], None] = _ignore
         """Called when a new stream has begun."""
-        self.results_lost = 0
-        """Unsent results that were given up since the start."""
+        self.on_given_up: Callable[[Loss], None] = _ignore
+        """Called when unsent results had to be given up."""
+        self.on_events_committed: Callable[[int], None] = _ignore
+        """Called when durable events up to a number are on the disk."""
+        self.skips = Skips()
+        """What was skipped, for whoever tells of it."""
+        self.commits_s: deque[float] = deque(maxlen=COMMITS_KEPT)
+        """How long commits took, until somebody takes them."""
         self._wire, self._accounts, self._wording, self._clock = wire, accounts, wording, clock
         self._latest: dict[str, tuple[Inspection, int]] = {}
         self._told_s: dict[str, float] = {}
@@ -87,14 +101,24 @@ class Announcer:
     def on_commit(self, commit: Commit) -> None:
         """Rows are on the disk: account, then publish."""
         self.counters = commit.counters
+        self.commits_s.append(commit.commit_s)
         rows: list[PublishedRow] = []
         for committed in commit.rows:
             self._account(committed.record)
+            self.skips.note(committed.record)
             if committed.seq is not None and committed.payload is not None:
                 rows.append(PublishedRow(committed.seq, committed.payload))
                 self._announce(committed.record, committed.seq)
         self._wire().committed(rows)
         self.on_progress()
+
+    def on_events(self, last_event: int) -> None:
+        """Durable events are on the disk: they may be sent."""
+        self.on_events_committed(last_event)
+
+    def on_counters_reset(self, reset: CountersReset) -> None:
+        """A new period: what is not accounted yet is captured in it."""
+        self._count_from(reset.counters, reset.excluded)
 
     def on_uncommitted(self, records: tuple[Inspection, ...]) -> None:
         """The disk refuses: a PLC hears 700 now, the row follows when the disk is back."""
@@ -108,15 +132,12 @@ class Announcer:
 
     def on_loss(self, loss: Loss) -> None:
         """Unsent results had to be given up: the journal is full (the writer has logged which)."""
-        self.results_lost += loss.count
+        self.on_given_up(loss)
 
     def on_new_stream(self, recovered: Recovered) -> None:
         """The journal was damaged and set aside: counting begins anew."""
-        self.counters = recovered.counters
-        for camera, mark in recovered.marks.items():
-            if camera in self._accounts:
-                self._accounts[camera].excluded = mark.excluded
-        self.on_renewal()
+        self._count_from(recovered.counters, {name: mark.excluded for name, mark in recovered.marks.items()})
+        self.on_renewal(recovered)
 
     def on_failure(self, error: Exception) -> None:
         """The writer's thread has ended: without it nothing may be inspected."""
@@ -128,6 +149,13 @@ class Announcer:
         """Publish last results that were held back; called once a second."""
         for camera in list(self._latest):
             self._tell_last_result(camera)
+
+    def _count_from(self, counters: Counters, excluded: Mapping[str, int]) -> None:
+        """Begin a period. Both in one step: `captured` is worked out from one, what is accounted from the other."""
+        self.counters = counters
+        for camera, count in excluded.items():
+            if camera in self._accounts:
+                self._accounts[camera].excluded = count
 
     def _account(self, record: Record) -> None:
         accounts = self._accounts.get(record.camera)

@@ -17,6 +17,18 @@ Version = Literal[5, "3.1.1"]
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files, read at each connect, so that an exchanged one needs no restart."""
+
+    ca_file: Path | None = None
+    """Who may have signed the broker's certificate; None: the authorities that this PC trusts."""
+    cert_file: Path | None = None
+    """Our own certificate, if the broker wants one."""
+    key_file: Path | None = None
+    """Its key, not encrypted."""
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """Where the broker is and who we are."""
 
@@ -32,7 +44,9 @@ class BrokerSettings:
     """Read at each connect, so that a changed password needs no restart."""
     keepalive_s: int = 10
     connect_limit_s: float = 5.0
-    """For address and TCP together, and again for the broker's answer."""
+    """For address, TCP and TLS together, and again for the broker's answer."""
+    tls: TlsFiles | None = None
+    """None: in the clear."""
 
     @property
     def address(self) -> str:
@@ -76,6 +90,8 @@ class Ending:
     reason: str
     by_broker: bool = False
     """The broker ended it: perhaps because of what was sent."""
+    code: int | None = None
+    """The MQTT reason code, where the broker gave one."""
 
 
 class Refused(OutsideError):
@@ -95,5 +111,5 @@ class Listener(Protocol):
     def received(self, incoming: Incoming) -> None:
         """Take a message from a subscription."""
 
-    def subscribed(self, reason: int) -> None:
-        """Take the answer to the subscription: an MQTT reason code."""
+    def subscribed(self, topic: str, reason: int) -> None:
+        """Take the answer to a subscription: an MQTT reason code."""

@@ -62,6 +62,8 @@ class Counters:
     """Numbers of `count_is_upper_bound` runs: outside captured, and outside every other count."""
     results_lost: int = 0
     """Unsent results that a full or damaged journal had to give up."""
+    events_lost: int = 0
+    """Unsent events that it had to give up, and those for which there was no room while they waited for the disk."""
 
     @property
     def accounted(self) -> int:
@@ -81,7 +83,13 @@ class Counters:
         return replace(counters, late=self.late + 1) if record.is_late else counters
 
     def note(
-        self, *, triggers_accepted: int = 0, triggers_missed: int = 0, verdicts_expired: int = 0, results_lost: int = 0
+        self,
+        *,
+        triggers_accepted: int = 0,
+        triggers_missed: int = 0,
+        verdicts_expired: int = 0,
+        results_lost: int = 0,
+        events_lost: int = 0,
     ) -> Counters:
         """Give the counters with more of what has no record of its own."""
         return replace(
@@ -90,6 +98,7 @@ class Counters:
             triggers_missed=self.triggers_missed + triggers_missed,
             verdicts_expired=self.verdicts_expired + verdicts_expired,
             results_lost=self.results_lost + results_lost,
+            events_lost=self.events_lost + events_lost,
         )
 
     def to_json(self) -> str:

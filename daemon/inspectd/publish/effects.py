@@ -47,6 +47,10 @@ class Message:
     ref: int | None = None
     """The sender's number for it, if it wants to hear (`Settled`) what became of it."""
 
+    def is_over(self, now: float) -> bool:
+        """Whether its time is over."""
+        return self.expires_s is not None and now >= self.expires_s
+
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
@@ -111,9 +115,24 @@ class Denied:
 
     topic: str
     reason: int
+    why: str = ""
+    """More than the code says."""
 
 
 Effect = Send | Ack | Read | DeadLetter | Settled | Denied
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the outbox counts, since start; the first part of its statistics."""
+
+    sent: int = 0
+    no_subscribers: int = 0
+    refusals: int = 0
+    verdicts_expired: int = 0
+    verdicts_overflowed: int = 0
+    verdicts_refused: int = 0
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from inspectd.accounts import Span
-from inspectd.publish.journalfile import Head, JournalFile, StoredResult, create
+from inspectd.publish.journalfile import JournalFile, create
+from inspectd.publish.journalrows import Head, StoredEvent, StoredResult
 from inspectd.publish.journalstate import JournalState
 from inspectd.publish.retention import DAY_S, FileFacts, Limits
 from inspectd.publish.sqlitefile import JournalDamaged, discard, mapped, rename, sync_folder
@@ -25,11 +27,15 @@ class FileRow:
         """The older files, oldest first."""
         self.gone: list[Span] = []
         """Seqs of older files that had to be given up, delivered ones among them, until someone takes the list."""
+        self.gone_events: list[Span] = []
+        """The same, of events."""
+        self.is_outdated = False
+        """The newest file knows no events: it must not be written, a new one has to begin."""
         self._limits = limits
         self._number = 0
         self._newest: JournalFile | None = None
         self._newest_bytes = 0
-        self._first_seq = 1
+        self._first_seq = self._first_event = 1
         self._created_wall_s = 0.0
         self._reader: JournalFile | None = None
 
@@ -45,10 +51,17 @@ class FileRow:
         """Size of all files, without the newest one's log."""
         return self._newest_bytes + sum(facts.size_bytes for facts in self.closed)
 
-    def newest_facts(self, next_seq: int, now_wall_s: float) -> FileFacts:
+    def newest_facts(self, state: JournalState, now_wall_s: float) -> FileFacts:
         """Describe the newest file as if it were closed now."""
         return FileFacts(
-            self._number, self._first_seq, next_seq - 1, self._created_wall_s, now_wall_s, self._newest_bytes
+            self._number,
+            self._first_seq,
+            state.next_seq - 1,
+            self._created_wall_s,
+            now_wall_s,
+            self._newest_bytes,
+            first_event=self._first_event,
+            last_event=state.next_event - 1,
         )
 
     def path(self, number: int) -> Path:
@@ -73,8 +86,13 @@ class FileRow:
         head = newest.head()
         if not head.state.clean and head.state.kernel_boot_id != kernel_boot_id:
             newest.check()
-        self._take_newest(newest, head.first_seq, head.created_wall_s)
-        self._discover_closed(numbers[:-1], head)
+        older = self._discover_closed(numbers[:-1], head)
+        self.is_outdated = not head.has_events
+        if self.is_outdated and older is not None:
+            state = replace(head.state, next_event=older.next_event, acked_event=older.acked_event, alarms=older.alarms)
+            head = replace(head, state=state)
+        first_event = head.state.next_event if self.is_outdated else head.first_event
+        self._take_newest(newest, head.first_seq, first_event, head.created_wall_s)
         return head
 
     def begin(self, state: JournalState, now_wall_s: float) -> None:
@@ -84,16 +102,18 @@ class FileRow:
         if self._newest is not None:
             self._newest.close()
             self.measure()
-            self.closed.append(self.newest_facts(state.next_seq, now_wall_s))
+            self.closed.append(self.newest_facts(state, now_wall_s))
         self._number += 1
-        self._take_newest(JournalFile(path), state.next_seq, now_wall_s)
+        self.is_outdated = False
+        self._take_newest(JournalFile(path), state.next_seq, state.next_event, now_wall_s)
         with mapped(self.folder):
             sync_folder(self.folder)
 
     def rotation_due(self, next_seq: int, now_wall_s: float) -> bool:
-        """Whether the newest file is large enough, or has results of another day (UTC)."""
+        """Whether the newest file is large enough, has results of another day (UTC), or must not be written."""
         other_day = now_wall_s // DAY_S != self._created_wall_s // DAY_S
-        return self._newest_bytes >= self._limits.rotate_bytes or (other_day and next_seq > self._first_seq)
+        is_old = other_day and next_seq > self._first_seq
+        return self.is_outdated or is_old or self._newest_bytes >= self._limits.rotate_bytes
 
     def measure(self) -> None:
         """Look how large the newest file is: it grows with each checkpoint."""
@@ -110,6 +130,31 @@ class FileRow:
                     self.set_aside(facts)
         if to_seq >= self._first_seq and len(found) < limit:
             found += self.newest.read(from_seq, to_seq, limit - len(found))
+        return tuple(found)
+
+    def find(self, result_id: bytes) -> StoredResult | None:
+        """Find a result by its id, in the newest file first."""
+        found = self.newest.find(result_id)
+        for facts in reversed(self.closed[:]):
+            if found is not None:
+                break
+            try:
+                found = self._reading(facts.number).find(result_id)
+            except JournalDamaged:
+                self.set_aside(facts)
+        return found
+
+    def read_events(self, from_event: int, limit: int) -> tuple[StoredEvent, ...]:
+        """Read events in order, across files. Those that are not there any more are left out."""
+        found: list[StoredEvent] = []
+        for facts in tuple(self.closed):
+            if max(from_event, facts.first_event) <= facts.last_event and len(found) < limit:
+                try:
+                    found += self._reading(facts.number).read_events(from_event, limit - len(found))
+                except JournalDamaged:
+                    self.set_aside(facts)
+        if not self.is_outdated and len(found) < limit:
+            found += self.newest.read_events(from_event, limit - len(found))
         return tuple(found)
 
     def bury(self, seq: int, reason: str, substitute: bytes | None, now_wall_s: float) -> bool:
@@ -129,6 +174,7 @@ class FileRow:
         _rename_aside(self.path(facts.number))
         self.closed.remove(facts)
         self.gone.append((facts.first_seq, facts.last_seq))
+        self.gone_events.append((facts.first_event, facts.last_event))
 
     def set_aside_all(self) -> int:
         """Rename every file and say how many; the newest last: if that is broken off, the damage is found again."""
@@ -165,13 +211,18 @@ class FileRow:
             self._reader = JournalFile(self.path(number))
         return self._reader
 
-    def _take_newest(self, newest: JournalFile, first_seq: int, created_wall_s: float) -> None:
-        self._newest, self._first_seq, self._created_wall_s = newest, first_seq, created_wall_s
+    def _take_newest(self, newest: JournalFile, first_seq: int, first_event: int, created_wall_s: float) -> None:
+        self._newest, self._created_wall_s = newest, created_wall_s
+        self._first_seq, self._first_event = first_seq, first_event
         self.measure()
 
-    def _discover_closed(self, numbers: list[int], newest: Head) -> None:
-        """Read the older files' heads, from the newest backwards: each ends where the next begins."""
-        next_first_seq, closed_wall_s, gap = newest.first_seq, newest.created_wall_s, False
+    def _discover_closed(self, numbers: list[int], newest: Head) -> JournalState | None:
+        """Read the older files' heads, from the newest backwards: each ends where the next begins.
+
+        Gives the state of the last one that has events.
+        """
+        youngest: JournalState | None = None
+        following, closed_wall_s, gap = newest, newest.created_wall_s, False
         for number in reversed(numbers):
             file = JournalFile(self.path(number))
             try:
@@ -184,14 +235,28 @@ class FileRow:
                 _rename_aside(file.path)
                 gap = True
                 continue
-            last_seq = head.state.next_seq - 1
-            facts = FileFacts(number, head.first_seq, last_seq, head.created_wall_s, closed_wall_s, file.size_bytes)
+            state = head.state
+            facts = FileFacts(
+                number,
+                head.first_seq,
+                state.next_seq - 1,
+                head.created_wall_s,
+                closed_wall_s,
+                file.size_bytes,
+                first_event=head.first_event,
+                last_event=state.next_event - 1,
+            )
             self.closed.insert(0, facts)
             if gap:
-                self.gone.append((last_seq + 1, next_first_seq - 1))
-            next_first_seq, closed_wall_s, gap = head.first_seq, head.created_wall_s, False
+                self.gone.append((state.next_seq, following.first_seq - 1))
+                self.gone_events.append((state.next_event, following.first_event - 1))
+            if youngest is None and head.has_events:
+                youngest = state
+            following, closed_wall_s, gap = head, head.created_wall_s, False
         if gap:
-            self.gone.append((1, next_first_seq - 1))
+            self.gone.append((1, following.first_seq - 1))
+            self.gone_events.append((1, following.first_event - 1))
+        return youngest
 
 
 def _rename_aside(path: Path) -> None:

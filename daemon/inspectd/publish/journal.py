@@ -10,14 +10,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from inspectd.accounts import Mark, Span
+from inspectd.errors import InspectdError
 from inspectd.publish.counters import Counters
+from inspectd.publish.events import Occurrence
 from inspectd.publish.filerow import FileRow
-from inspectd.publish.journalfile import ResultRow, RunRow, StoredResult
+from inspectd.publish.journalrows import EventRow, ResultRow, RunRow, StoredEvent, StoredResult, result_row, run_row
 from inspectd.publish.journalstate import JournalState, marks_of_ledgers
 from inspectd.publish.retention import Limits
 from inspectd.publish.sqlitefile import JournalDamaged
 from inspectd.publish.tidying import tidy
-from inspectd.records import Inspection, LostRun, Record, ResultState
+from inspectd.records import Inspection, LostRun, Record
 
 Encode = Callable[[Inspection, int], bytes]
 """Words a result with its seq; these bytes are committed, sent, and sent again."""
@@ -37,6 +39,10 @@ class Recovered:
     new_stream: bool
     damaged: str | None
     """What was set aside and what that means, for the alarm."""
+    next_event: int
+    acked_event: int
+    alarms: str
+    """The raised alarms as they were last kept; empty: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,9 @@ class Journal:
             head = files.discover(kernel_boot_id)
         except JournalDamaged as error:
             head, damage = None, error
+        except InspectdError:
+            files.close()
+            raise
         if head is None:
             text = f"{damage}; {_set_aside_text(files)}" if damage else None
             state = JournalState(
@@ -108,8 +117,10 @@ class Journal:
         state = replace(head.state, kernel_boot_id=kernel_boot_id, clean=False, software_version=software_version)
         return cls(files, state, limits), _recovered(state, other_boot=other_boot)
 
-    def commit(self, records: Sequence[Record], encode: Encode, now_wall_s: float) -> tuple[Committed, ...]:
-        """Write records, counters, marks and everything noted since, in one transaction.
+    def commit(
+        self, records: Sequence[Record], encode: Encode, now_wall_s: float, events: Sequence[Occurrence] = ()
+    ) -> tuple[Committed, ...]:
+        """Write records, events, counters, marks and everything noted since, in one transaction.
 
         Raises Overlap before anything is written if a number has its record already.
         """
@@ -120,16 +131,21 @@ class Journal:
             seq = state.next_seq
             state = state.with_record(record)
             if isinstance(record, LostRun):
-                runs.append(_run_row(record))
+                runs.append(run_row(record))
                 done.append(Committed(record, None, None))
             else:
                 payload = encode(record, seq)
-                results.append(_result_row(record, seq, payload))
+                results.append(result_row(record, seq, payload))
                 done.append(Committed(record, seq, payload))
+        event_rows: list[EventRow] = [
+            (number, int(event.wall_s * 1000), event.word(number))
+            for number, event in enumerate(events, state.next_event)
+        ]
+        state = replace(state, next_event=state.next_event + len(event_rows))
         if self._files.rotation_due(self.state.next_seq, now_wall_s):
             self._files.begin(self.state, now_wall_s)
             self._tidy_asked = True
-        self._files.newest.write(state, results, runs)
+        self._files.newest.write(state, results, runs, event_rows)
         self.state = state
         return tuple(done)
 
@@ -138,20 +154,51 @@ class Journal:
         if self.state.acked_seq < seq < self.state.next_seq:
             self.state = replace(self.state, acked_seq=seq)
 
+    def ack_event(self, event_seq: int) -> None:
+        """Note that every event up to this one is delivered; written with the next commit. Never goes back."""
+        if self.state.acked_event < event_seq < self.state.next_event:
+            self.state = replace(self.state, acked_event=event_seq)
+
+    def keep_alarms(self, text: str) -> None:
+        """Note which alarms are raised; written with the next commit."""
+        self.state = replace(self.state, alarms=text)
+
+    def reset_counters(self, now_wall_s: float) -> None:
+        """Begin to count anew with the next commit, its records already in the new period."""
+        self.state = self.state.counting_anew(now_wall_s)
+
     def reserve(self, camera: str, to: int) -> None:
         """Note that the camera may take numbers up to `to`; written with the next commit."""
         self.state = self.state.reserving(camera, to)
 
-    def count(self, *, triggers_accepted: int = 0, triggers_missed: int = 0, verdicts_expired: int = 0) -> None:
+    def count(
+        self,
+        *,
+        triggers_accepted: int = 0,
+        triggers_missed: int = 0,
+        verdicts_expired: int = 0,
+        events_lost: int = 0,
+    ) -> None:
         """Count what has no record of its own; written with the next commit."""
         counters = self.state.counters.note(
-            triggers_accepted=triggers_accepted, triggers_missed=triggers_missed, verdicts_expired=verdicts_expired
+            triggers_accepted=triggers_accepted,
+            triggers_missed=triggers_missed,
+            verdicts_expired=verdicts_expired,
+            events_lost=events_lost,
         )
         self.state = replace(self.state, counters=counters)
 
     def read(self, from_seq: int, to_seq: int, limit: int) -> tuple[StoredResult, ...]:
         """Read at most `limit` results of a range, in order. A seq that is left out is not there any more."""
         return self._files.read(from_seq, to_seq, limit)
+
+    def find(self, result_id: bytes) -> StoredResult | None:
+        """Find a result by its id; None: it is not there (any more)."""
+        return self._files.find(result_id)
+
+    def read_events(self, from_event: int, limit: int) -> tuple[StoredEvent, ...]:
+        """Read at most `limit` events from a number on, in order. One that is left out is not there any more."""
+        return self._files.read_events(from_event, limit)
 
     def dead_letter(self, seq: int, reason: str, substitute: bytes | None, now_wall_s: float) -> None:
         """Keep the payload that cannot be sent as a dead letter, its substitute (if any) in its place; at once."""
@@ -187,6 +234,15 @@ class Journal:
         self.state = replace(self.state, counters=self.state.counters.note(results_lost=count))
         return Loss(self.state.stream_id, ranges, count)
 
+    def take_lost_events(self) -> int:
+        """Give how many unsent events were given up since the last call; counted with the next commit."""
+        acked = self.state.acked_event
+        count = sum(max(0, last - max(first, acked + 1) + 1) for first, last in self._files.gone_events)
+        self._files.gone_events.clear()
+        if count:
+            self.count(events_lost=count)
+        return count
+
     def begin_anew(self, reason: str, now_wall_s: float) -> Recovered:
         """Set the damaged files aside and begin a new stream; what was unsent is in the files set aside.
 
@@ -195,6 +251,7 @@ class Journal:
         text = f"{reason}; {_set_aside_text(self._files)}"
         state = self.state.anew(_new_stream_id(), now_wall_s)
         self._files.gone.clear()
+        self._files.gone_events.clear()
         self.state = state
         self._files.begin(state, now_wall_s)
         return _recovered(state, new_stream=True, damaged=text)
@@ -202,7 +259,11 @@ class Journal:
     def close(self, *, clean: bool) -> None:
         """Write what was noted, mark a planned stop, and disconnect."""
         if clean:
-            self._files.newest.write(replace(self.state, clean=True))
+            state = replace(self.state, clean=True)
+            if self._files.is_outdated:
+                self._files.begin(state, self._files.newest_facts(state, 0.0).created_wall_s)
+            else:
+                self._files.newest.write(state)
         self._files.close()
 
 
@@ -231,34 +292,7 @@ def _recovered(
         other_boot,
         new_stream,
         damaged,
-    )
-
-
-def _result_row(record: Inspection, seq: int, payload: bytes) -> ResultRow:
-    decision = record.decision
-    return (
-        seq,
-        record.result_id,
-        record.camera,
-        record.frame_id,
-        int(decision.evaluation),
-        int(decision.state),
-        int(decision.code),
-        int(record.captured_wall_s * 1000),
-        payload,
-    )
-
-
-def _run_row(record: LostRun) -> RunRow:
-    # MQTT-CONTRACT "Fail-safe": 300…304 are aborted, everything else that ends without an inspection has failed.
-    state = ResultState.ABORTED if 300 <= record.code < 400 else ResultState.FAILED
-    return (
-        record.camera,
-        record.from_frame_id,
-        record.to_frame_id,
-        int(record.code),
-        int(state),
-        int(record.count_is_upper_bound),
-        int(record.wall_s * 1000),
-        record.reason,
+        state.next_event,
+        state.acked_event,
+        state.alarms,
     )

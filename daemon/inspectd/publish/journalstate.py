@@ -14,8 +14,10 @@ from inspectd.publish.intervals import IntervalSet, Overlap
 from inspectd.records import LostRun, Record
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-SCHEMA_VERSION = "1.0"
-"""Columns may be added under a new minor number; what an older release does not know it leaves alone."""
+SCHEMA_VERSION = "1.1"
+"""Columns and tables may be added under a new minor number; what an older release does not know it leaves alone.
+
+1.1: the table events; state has first_event, next_event, acked_event, alarms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,10 @@ class JournalState:
     """A planned stop was the last thing that happened."""
     software_version: str
     marks: Mapping[str, CameraMarks] = field(default_factory=lambda: MappingProxyType({}))
+    next_event: int = 1
+    acked_event: int = 0
+    alarms: str = ""
+    """The raised alarms, as their book writes them; empty: never noted."""
 
     def with_record(self, record: Record) -> JournalState:
         """Give the state with one more record accounted. Raises Overlap if its number has a record already."""
@@ -75,10 +81,21 @@ class JournalState:
         marks = self.marks.get(camera, CameraMarks())
         return replace(self, marks={**self.marks, camera: replace(marks, reserved_to=max(marks.reserved_to, to))})
 
-    def anew(self, stream_id: str, now_wall_s: float) -> JournalState:
-        """Give the state of a new stream: nothing is counted, and no number that had its record is captured."""
+    def counting_anew(self, now_wall_s: float) -> JournalState:
+        """Give the state of a new period: nothing is counted, and no number that has its record is captured.
+
+        What is in flight is captured in the new period, because it will be counted there.
+        """
         marks = {name: replace(marks, excluded=marks.accounted.count) for name, marks in self.marks.items()}
-        return replace(self, stream_id=stream_id, next_seq=1, acked_seq=0, counters=Counters(now_wall_s), marks=marks)
+        return replace(self, counters=Counters(now_wall_s), marks=marks)
+
+    def anew(self, stream_id: str, now_wall_s: float) -> JournalState:
+        """Give the state of a new stream, which counts anew.
+
+        Events keep counting up, so that no number means two events; those that were not sent are gone with their rows.
+        """
+        state = self.counting_anew(now_wall_s)
+        return replace(state, stream_id=stream_id, next_seq=1, acked_seq=0, acked_event=self.next_event - 1)
 
 
 def marks_of_ledgers(ledger_last: Mapping[str, int]) -> dict[str, CameraMarks]:

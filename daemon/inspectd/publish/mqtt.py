@@ -1,4 +1,4 @@
-"""One connection to the broker: paho inside our event loop. The only file that knows paho.
+"""One connection to the broker: paho inside our event loop. Beside `mqttdial` the only file that knows paho.
 
 A `Connection` lives from one CONNECT to its end and is thrown away with everything in it: paho would send its old
 messages again after a reconnect, verdicts among them, and reports itself connected when its own thread has died.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
@@ -23,13 +24,11 @@ from inspectd.errors import OutsideError
 from inspectd.publish.aside import aside
 from inspectd.publish.broker import MOST_BYTES, BrokerSettings, Ending, Listener, Refused, Version, Welcome
 from inspectd.publish.effects import Incoming, Send
-from inspectd.publish.outbox import MAX_IN_FLIGHT
+from inspectd.publish.flight import MAX_IN_FLIGHT
+from inspectd.publish.mqttdial import dial, make_client
 from inspectd.publish.properties import publish_properties
-from inspectd.publish.reasons import FAILURE, KEEPALIVE_TIMEOUT, connect_words, words
+from inspectd.publish.reasons import FAILURE, KEEPALIVE_TIMEOUT, NOT_AUTHORISED, connect_words, words
 
-INCOMING_LIMIT_BYTES = 80 * 1024
-"""A command is at most 64 KiB; told to the broker, so that it keeps larger packets to itself."""
-INCOMING_WINDOW = 10
 SILENCE = 1.5
 """Times the keepalive: the broker's own measure for us."""
 
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Connection:
-    """One connection. Everything here runs in the event loop's thread, except address and TCP."""
+    """One connection. Everything here runs in the event loop's thread, except address, TCP and TLS."""
 
     def __init__(
         self, settings: BrokerSettings, version: Version, listener: Listener, clock: Callable[[], float]
@@ -49,16 +48,20 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._welcome: asyncio.Future[Welcome] = self._loop.create_future()
         self._ended: asyncio.Future[Ending] = self._loop.create_future()
-        self._mailbox: list[tuple[int, int] | Incoming | ReasonCode] = []
+        self.server_certificate: bytes | None = None
+        """DER; None without TLS."""
+        self._mailbox: list[Callable[[], None]] = []
+        self._subscriptions: dict[int | None, str] = {}
         self._unacknowledged: dict[int, tuple[int, float]] = {}
         self._heard_s = clock()
         self._pings_every_s = settings.keepalive_s
         """The broker may have another opinion, and zero is a possible one."""
         self._sock: socket.socket | None = None
+        self._tls_fault: ssl.SSLError | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._flush_planned = False
+        self._flush_planned = self._read_planned = False
         self._writer_set = False
-        self._client = _client(settings, version)
+        self._client = make_client(settings, version)
         self._client.on_connect = self._on_connect
         self._client.on_disconnect = self._on_disconnect
         self._client.on_publish = self._on_publish
@@ -102,11 +105,16 @@ class Connection:
             self._unacknowledged[info.mid] = (send.token, self._clock())
 
     def subscribe(self, topic: str) -> None:
-        """Subscribe at QoS 1, so that retained requests are seen, and refused by whoever takes them."""
+        """Subscribe at QoS 0, with retained messages marked as such, so that whoever takes them can refuse them.
+
+        In a session that ends with its connection QoS 1 would bring nothing more; but mosquitto 2.0.11 never gives back
+        the place in flight of a packet above our limit: ten of them, from anyone, would make us deaf.
+        """
         if self._version == 5:
-            self._client.subscribe(topic, options=SubscribeOptions(qos=1, retainAsPublished=True))
+            _, mid = self._client.subscribe(topic, options=SubscribeOptions(qos=0, retainAsPublished=True))
         else:
-            self._client.subscribe(topic, 1)
+            _, mid = self._client.subscribe(topic, 0)
+        self._subscriptions[mid] = topic
 
     async def disconnect(self, limit_s: float) -> None:
         """Say goodbye (the broker forgets the will) and close; drop it when that takes too long."""
@@ -123,32 +131,25 @@ class Connection:
         self._end(Ending(reason))
 
     async def _dial(self) -> None:
-        """Look up the address and connect: the only part that blocks."""
+        """Look up the address, connect, shake hands: the only part that blocks."""
         address, limit_s = self._settings.address, self._settings.connect_limit_s
         try:
-            await aside(self._connect, lambda: _close(self._client.socket()), limit_s, "mqtt dial")
+            work = partial(dial, self._client, self._settings, self._version)
+            await aside(work, lambda: _close(self._client.socket()), limit_s, "mqtt dial")
         except TimeoutError:
-            raise OutsideError(f"mqtt: no answer from {address} within {limit_s} s") from None
+            hint = "" if self._settings.tls is None else "; is that its port with TLS?"
+            raise OutsideError(f"mqtt: no answer from {address} within {limit_s} s{hint}") from None
         except (OSError, ValueError) as fault:
             raise OutsideError(f"mqtt: cannot reach {address}: {fault}") from fault
         self._attach()
-
-    def _connect(self) -> None:
-        host, port, keepalive_s = self._settings.host, self._settings.port, self._settings.keepalive_s
-        if self._version != 5:
-            self._client.connect(host, port, keepalive_s)
-            return
-        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho's own gap
-        properties.SessionExpiryInterval = 0  # the broker keeps nothing for us: a stale trigger is worse than none
-        properties.ReceiveMaximum = INCOMING_WINDOW
-        properties.MaximumPacketSize = INCOMING_LIMIT_BYTES
-        self._client.connect(host, port, keepalive_s, clean_start=True, properties=properties)
 
     def _attach(self) -> None:
         sock = self._client.socket()
         if not isinstance(sock, socket.socket):
             raise OutsideError(f"mqtt: the connection to {self._settings.address} was closed at once")
         self._sock = sock
+        if isinstance(sock, ssl.SSLSocket):
+            self.server_certificate = sock.getpeercert(binary_form=True)
         self._heard_s = self._clock()
         self._loop.add_reader(sock, self._guarded, self._read)
         self._guarded(self._flush)
@@ -161,23 +162,24 @@ class Connection:
         try:
             code = step()
             mailbox, self._mailbox = self._mailbox, []
-            for letter in mailbox:
-                if isinstance(letter, Incoming):
-                    self._listener.received(letter)
-                elif isinstance(letter, ReasonCode):
-                    self._listener.subscribed(letter.value)
-                else:
-                    self._listener.acknowledged(*letter)
+            for tell in mailbox:
+                tell()
         except Exception as fault:
             log.exception("mqtt: a fault of our own ends the connection")
             self._end(Ending(f"a fault of our own: {fault!r}"))
             return
         if code or self._ended.done():
-            self._end(Ending("the broker closed the connection", by_broker=True))
+            self._end(self._lost())
 
     def _read(self) -> MQTTErrorCode:
+        self._read_planned = False
         self._heard_s = self._clock()
-        return self._client.loop_read()
+        code = self._client.loop_read()
+        sock = self._sock
+        if isinstance(sock, ssl.SSLSocket) and not self._read_planned and sock.pending():
+            self._read_planned = True  # what TLS has decrypted already does not make the socket readable
+            self._loop.call_soon(self._guarded, self._read)
+        return code
 
     def _flush(self) -> MQTTErrorCode:
         self._flush_planned = False
@@ -211,7 +213,9 @@ class Connection:
         if not self._ended.done():
             self._ended.set_result(ending)
         if not self._welcome.done():
-            self._welcome.set_exception(OutsideError(f"mqtt {self._settings.address}: {ending.reason}"))
+            first = self._ended.result()
+            message = f"mqtt {self._settings.address}: {first.reason}"
+            self._welcome.set_exception(OutsideError(message) if first.code is None else Refused(message, first.code))
         if self._timer is not None:
             self._timer.cancel()
         sock = self._sock
@@ -243,17 +247,32 @@ class Connection:
         if self._ended.done():
             return  # paho may tell it twice
         if flags.is_disconnect_packet_from_server:
-            self._ended.set_result(Ending(words(reason.value), by_broker=True))
+            self._ended.set_result(Ending(words(reason.value), by_broker=True, code=reason.value))
         elif reason.value == KEEPALIVE_TIMEOUT:
             self._ended.set_result(Ending("the broker does not answer pings"))
         elif reason.value >= FAILURE:
-            self._ended.set_result(Ending("the broker closed the connection", by_broker=True))
+            self._ended.set_result(self._lost())
         else:
             self._ended.set_result(Ending("disconnected"))
 
+    def _lost(self) -> Ending:
+        """Say why the connection is gone, as far as the socket tells."""
+        if self._tls_fault is not None:
+            from inspectd.publish import tls  # loaded already: it made the socket
+
+            # an alert says what a reason code would
+            return Ending(tls.alert_words(self._tls_fault, self._settings.tls), by_broker=True, code=NOT_AUTHORISED)
+        reason = "the broker closed the connection"
+        if not self._welcome.done():
+            port, is_tls = self._settings.port, self._settings.tls is not None
+            doubt = "its log says why; it may want another client certificate, see mqtt.tls.cert_file"
+            hint = doubt if is_tls else f"if port {port} is its port for TLS, set mqtt.tls"
+            reason += f" before it answered; {hint}"
+        return Ending(reason, by_broker=True)
+
     def _on_publish(self, _c: Client, _u: Any, mid: int, reason: ReasonCode, _p: Properties) -> None:
         if entry := self._unacknowledged.pop(mid, None):
-            self._mailbox.append((entry[0], reason.value))
+            self._mailbox.append(partial(self._listener.acknowledged, entry[0], reason.value))
 
     def _on_message(self, _c: Client, _u: Any, message: MQTTMessage) -> None:
         try:
@@ -262,10 +281,12 @@ class Connection:
             return  # no command of ours has such a name
         reply_topic = getattr(message.properties, "ResponseTopic", None)
         correlation = getattr(message.properties, "CorrelationData", None)
-        self._mailbox.append(Incoming(topic, bytes(message.payload), message.retain, reply_topic, correlation))
+        incoming = Incoming(topic, bytes(message.payload), message.retain, reply_topic, correlation)
+        self._mailbox.append(partial(self._listener.received, incoming))
 
-    def _on_subscribe(self, _c: Client, _u: Any, _mid: int, reasons: list[ReasonCode], _p: Properties | None) -> None:
-        self._mailbox += reasons
+    def _on_subscribe(self, _c: Client, _u: Any, mid: int, reasons: list[ReasonCode], _p: Properties | None) -> None:
+        topic = self._subscriptions.pop(mid, "")
+        self._mailbox += [partial(self._listener.subscribed, topic, reason.value) for reason in reasons]
 
     def _on_register_write(self, *_: object) -> None:
         """Write at the end of this turn of the loop, all messages of the turn together, without touching epoll."""
@@ -273,25 +294,9 @@ class Connection:
             self._flush_planned = True
             self._loop.call_soon(self._guarded, self._flush)
 
-    def _on_socket_close(self, *_: object) -> None:
+    def _on_socket_close(self, _c: Client, _u: Any, sock: Any) -> None:
+        self._tls_fault = getattr(sock, "fault", None)
         self._detach()
-
-
-def _client(settings: BrokerSettings, version: Version) -> Client:
-    protocol = MQTTProtocolVersion.MQTTv5 if version == 5 else MQTTProtocolVersion.MQTTv311
-    client = Client(CallbackAPIVersion.VERSION2, settings.client_id, protocol=protocol, reconnect_on_failure=False)
-    client.connect_timeout = settings.connect_limit_s
-    client.max_inflight_messages = 0  # no limit, so that none waits in there: the outbox counts what is in flight
-    client.on_socket_open = _on_socket_open
-    if settings.username is not None:
-        client.username_pw_set(settings.username, settings.password())
-    client.will_set(settings.status_topic, settings.will(), qos=1, retain=True)
-    return client
-
-
-def _on_socket_open(_c: Client, _u: Any, sock: Any) -> None:
-    """Small messages at once: Nagle's algorithm costs 40 ms a hop."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _close(sock: Any) -> None:

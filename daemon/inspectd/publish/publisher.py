@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from inspectd.backoff import Backoff
 from inspectd.errors import OutsideError
+from inspectd.publish.audit import Write
 from inspectd.publish.broker import BrokerSettings, Ending, Refused, Version, Welcome
 from inspectd.publish.commands import Answer, Commands, Handler, get_state
 from inspectd.publish.desk import Desk
@@ -20,13 +21,17 @@ from inspectd.publish.effects import Ack, Denied, Effect, Incoming, Message, Out
 from inspectd.publish.journal_door import Journal, JournalDoor
 from inspectd.publish.mqtt import Connection
 from inspectd.publish.outbox import Outbox
-from inspectd.publish.reasons import FAILURE, UNSUPPORTED_VERSION, words
+from inspectd.publish.reasons import FAILURE, TAKEN_OVER, UNSUPPORTED_VERSION, words
 from inspectd.publish.replay import Replay
+from inspectd.publish.settling import Settling
+from inspectd.publish.subscriptions import Subscriptions
 
 BACKOFF = Backoff(first_s=0.2, limit_s=10.0)
 STEADY_S = 10.0
-"""A connection that lasted so long was a good one: the back-off begins anew. Otherwise two clients with one id would
-throw each other out at full speed."""
+"""A connection that lasted so long was a good one: the back-off begins anew, unless another client with our id ended
+it. Otherwise the two would throw each other out at full speed."""
+ALONE_S = 3 * BACKOFF.limit_s
+"""A client that wants our id would have taken it within this time."""
 TICK_S = 1.0
 DENIED_TOPICS = 100
 """Told in the log, once in a connection each; requesters may have made up the rest."""
@@ -37,7 +42,8 @@ log = logging.getLogger(__name__)
 class Publisher:
     """The daemon's way to the broker. All methods belong to the event loop's thread, and none blocks.
 
-    `on_change` is called when `connected`, `listening`, `last_error` or `refused` may have another value.
+    `on_change` is called when one of its properties may have another value. `on_receipt` gets what comes on
+    `{base}/ack`, from anyone.
     """
 
     def __init__(
@@ -48,15 +54,20 @@ class Publisher:
         *,
         handlers: Mapping[str, Handler] | None = None,
         reply_prefixes: tuple[str, ...] = (),
+        audit: Write = lambda *_: None,
+        is_clock_right: Callable[[], bool] = lambda: False,
+        on_receipt: Callable[[Incoming], None] | None = None,
         on_change: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.last_error = ""
         """Why there is no connection, in words; empty while there is one."""
+        self.refusal = ""
+        """Why the broker does not let us in, in words; empty unless it has said no to the last try."""
         self.connects = 0
-        self.listening = False
-        """Whether the broker has granted the subscription: commands can arrive."""
+        self.duplicate = False
+        """Whether another client with our id ended the last connection (MQTT 5), and may come again."""
         self._settings = settings
         self._on_change = on_change
         self._clock = clock
@@ -68,20 +79,36 @@ class Publisher:
         replay = Replay(settings.base, journal.stream_id, lambda: self.stats().last_seq, journal.read, self.deliver)
         table: dict[str, Handler] = {"replay": replay, "get-state": get_state}
         commands = Commands(settings.base, table | dict(handlers or {}), reply_prefixes)
-        self._desk = Desk(commands, self._direct, encode_answer, clock)
+        self.desk = Desk(commands, self._direct, encode_answer, clock, is_clock_right=is_clock_right, audit=audit)
+        """Takes requests from this PC, too."""
+        self._on_receipt = on_receipt
+        self._ack_topic = f"{settings.base}/ack"
+        others = () if on_receipt is None else (self._ack_topic,)
+        each = [f"{settings.base}/cmd/{command}" for command in self.commands]
+        self._subscriptions = Subscriptions(commands.topic, each, others)
+        self._began_s = 0.0
+        self._server_certificate: bytes | None = None
         self._connection: Connection | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._progress = asyncio.Event()
-        self._settling: dict[int, asyncio.Future[int | None]] = {}
-        """Bounded by the outbox's queues: each message that is asked after is in one of them."""
-        self._last_ref = 0
+        self._settling = Settling()
         self._denied: set[str] = set()
 
     @property
     def connected(self) -> bool:
         """Whether the broker has welcomed us and the connection stands."""
         return self._connection is not None
+
+    @property
+    def listening(self) -> bool:
+        """Whether the broker has granted a subscription to commands: some can arrive; `deaf` says which cannot."""
+        return self._subscriptions.listening
+
+    @property
+    def deaf(self) -> tuple[str, ...]:
+        """Topics that we should hear and that the broker does not let us subscribe to."""
+        return self._subscriptions.deaf
 
     @property
     def refused(self) -> bool:
@@ -91,16 +118,32 @@ class Publisher:
     @property
     def commands(self) -> tuple[str, ...]:
         """What can be asked for, by name: for `meta`."""
-        return tuple(sorted(self._desk.commands.handlers))
+        return tuple(sorted(self.desk.commands.handlers))
 
     @property
     def unanswerable(self) -> int:
         """Requests that named no proper place for an answer."""
-        return self._desk.unanswerable
+        return self.desk.unanswerable
+
+    def payload_limit_bytes(self, leaf: str, correlation: bytes | None = None) -> int:
+        """Give what a payload on this topic may have: the contract's cap, or less if the broker takes less."""
+        return self._outbox.payload_limit_bytes(f"{self._settings.base}/{leaf}", correlation)
 
     def stats(self) -> OutboxStats:
         """Give the outbox's counts."""
         return self._outbox.stats()
+
+    def certificate_days_left(self, wall_s: float) -> float | None:
+        """Give the days until a certificate of the connection ends: ours, the broker's, their CAs. None: there is none.
+
+        Reads two small files, so that an exchanged one counts at once.
+        """
+        files = self._settings.tls
+        if files is None:
+            return None
+        from inspectd.publish import tls  # 8 MB, for those who use it
+
+        return tls.days_left(files, self._server_certificate, wall_s)
 
     def committed(self, rows: Iterable[Row]) -> None:
         """Publish results that are now on disk, in seq order."""
@@ -122,9 +165,20 @@ class Publisher:
         """Publish once. QoS 0 is dropped while there is no connection; QoS 1 waits, among at most 256."""
         self._direct(Message(f"{self._settings.base}/{leaf}", payload, qos))
 
+    def confirmed(self, topic: str, payload: bytes) -> asyncio.Future[int | None]:
+        """Publish once at QoS 1, among the direct messages; waits for a connection, if there is none.
+
+        Gives the MQTT reason code, or None: the connection ended first, or too many were waiting; the broker may have
+        it or not. `topic`: a leaf, or with our base before it.
+        """
+        base = f"{self._settings.base}/"
+        ref, settled = self._settling.expect()
+        self._direct(Message(base + topic.removeprefix(base), payload, ref=ref))
+        return settled
+
     def deliver(self, topic: str, payload: bytes) -> asyncio.Future[int | None]:
         """Publish behind everything live; gives the MQTT reason code, or None if the connection ended."""
-        ref, settled = self._reference()
+        ref, settled = self._settling.expect()
         self._carry_out(self._outbox.replay(Message(topic, payload, ref=ref), self._clock()))
         return settled
 
@@ -134,17 +188,19 @@ class Publisher:
             helpers = (
                 group.create_task(self._tick(), name="mqtt tick"),
                 group.create_task(self._door.run(), name="mqtt journal"),
-                group.create_task(self._desk.run(), name="mqtt desk"),
+                group.create_task(self.desk.run(), name="mqtt desk"),
             )
             failures = 0
             while not self._closing.is_set():
                 began_s = self._clock()
                 self._attempt = group.create_task(self._one_connection(), name="mqtt connection")
                 await asyncio.wait((self._attempt,))
-                failures = 1 if self._clock() - began_s >= STEADY_S else failures + 1
+                is_steady = self._clock() - began_s >= STEADY_S and not self.duplicate
+                failures = 1 if is_steady else failures + 1
                 await self._pause(BACKOFF.delay_s(failures, self._draw()))
             for helper in helpers:
                 helper.cancel()
+        self._settling.end()
 
     async def drained(self, limit_s: float) -> bool:
         """Wait until everything committed is delivered or put aside; False: it was not within the limit."""
@@ -166,7 +222,7 @@ class Publisher:
         deadline_s = self._clock() + limit_s
         reason: int | None = None
         if self._connection is not None:
-            ref, settled = self._reference()
+            ref, settled = self._settling.expect()
             message = Message(self._settings.status_topic, final, retain=True, ref=ref)
             self._carry_out(self._outbox.retain(message, self._clock()))
             try:
@@ -191,13 +247,18 @@ class Publisher:
 
     def received(self, incoming: Incoming) -> None:
         """Take a message from the broker (Listener)."""
-        self._desk.receive(incoming)
+        if incoming.topic != self._ack_topic:
+            self.desk.receive(incoming)
+        elif self._on_receipt is not None:
+            self._on_receipt(incoming)
 
-    def subscribed(self, reason: int) -> None:
-        """Take the broker's answer to the subscription (Listener)."""
-        self.listening = reason < FAILURE
-        if not self.listening:
-            log.warning("mqtt: commands cannot be received: %s", words(reason))
+    def subscribed(self, topic: str, reason: int) -> None:
+        """Take the broker's answer to a subscription (Listener)."""
+        instead = self._subscriptions.answered(topic, reason)
+        if reason >= FAILURE:
+            cure = "; trying each command's own" if instead else ""
+            log.warning("mqtt: cannot subscribe to %s: %s%s", topic, words(reason), cure)
+        self._subscribe(instead)
         self._on_change()
 
     async def _one_connection(self) -> None:
@@ -211,31 +272,41 @@ class Publisher:
         ending = Ending("the publisher ended")
         try:
             self._begin(connection, welcome)
-            began_s = self._clock()
             ending = await connection.ended()
-            lasted_s = self._clock() - began_s
+            lasted_s = self._clock() - self._began_s
         finally:
-            self._connection, self.listening = None, False
+            self._connection = None
+            self._subscriptions.ended()
             connection.drop(ending.reason)
+            self.duplicate = ending.code == TAKEN_OVER
+            was_refused = self.refused
             self._carry_out(self._outbox.disconnected(by_broker=ending.by_broker))
+            if self.refused and not was_refused:
+                log.warning("mqtt: the broker ends the connection at each result; they are held back")
         if not self._closing.is_set():
-            hint = f"; perhaps another client has the id {self._settings.client_id}" if lasted_s < STEADY_S else ""
-            self._note(f"mqtt {self._settings.address}: {ending.reason}{hint if ending.by_broker else ''}")
+            is_odd = ending.by_broker and ending.code is None and lasted_s < STEADY_S
+            doubt = f"; perhaps another client has the id {self._settings.client_id}, or something sent is too large"
+            self._note(f"mqtt {self._settings.address}: {ending.reason}{doubt if is_odd else ''}")
 
     def _begin(self, connection: Connection, welcome: Welcome) -> None:
         settings = self._settings
         self._connection = connection
+        self._began_s = self._clock()
+        self._server_certificate = connection.server_certificate
         self.connects += 1
-        self.last_error = ""
-        log.info("mqtt: connected to %s by MQTT %s as %s", settings.address, self._version, settings.client_id)
+        self.last_error = self.refusal = ""
+        how = f"MQTT {self._version}{'' if settings.tls is None else ' and TLS'}"
+        log.info("mqtt: connected to %s by %s as %s", settings.address, how, settings.client_id)
         limit_bytes = welcome.packet_limit_bytes
         self._denied.clear()
-        connection.subscribe(self._desk.commands.topic)  # first: who sees `online` may ask at once
+        self._subscribe(self._subscriptions.began())  # first: who sees `online` may ask at once
         self._carry_out(self._outbox.connected(self._clock(), packet_limit_bytes=limit_bytes, window=welcome.window))
         self._on_change()
 
     def _not_connected(self, fault: OutsideError) -> None:
+        self.refusal = str(fault) if isinstance(fault, Refused) else ""
         if isinstance(fault, Refused) and fault.reason == UNSUPPORTED_VERSION and self._version == 5:
+            self.refusal = ""
             self._version = "3.1.1"
             log.warning(
                 "mqtt: %s does not speak MQTT 5; 3.1.1 from here on, where verdicts do not expire in the broker "
@@ -261,7 +332,11 @@ class Publisher:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._carry_out(self._outbox.tick(self._clock()))
+            now = self._clock()
+            if self.duplicate and self.connected and now - self._began_s >= ALONE_S:
+                self.duplicate = False
+                self._on_change()
+            self._carry_out(self._outbox.tick(now))
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -272,13 +347,12 @@ class Publisher:
                 self._journal.ack(effect.seq)
                 self._progress.set()
             elif isinstance(effect, Settled):
-                settled = self._settling.pop(effect.ref)
-                if not settled.done():
-                    settled.set_result(effect.reason)
+                self._settling.settle(effect.ref, effect.reason)
             elif isinstance(effect, Denied):
                 if effect.topic not in self._denied and len(self._denied) < DENIED_TOPICS:
                     self._denied.add(effect.topic)
-                    log.warning("mqtt: nothing can be published on %s: %s", effect.topic, words(effect.reason))
+                    why = effect.why or words(effect.reason)
+                    log.warning("mqtt: nothing can be published on %s: %s", effect.topic, why)
             else:
                 self._door.wish(effect)
 
@@ -291,8 +365,7 @@ class Publisher:
     def _substituted(self, seq: int, payload: bytes | None) -> None:
         self._carry_out(self._outbox.substituted(seq, payload, self._clock()))
 
-    def _reference(self) -> tuple[int, asyncio.Future[int | None]]:
-        self._last_ref += 1
-        settled: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        self._settling[self._last_ref] = settled
-        return self._last_ref, settled
+    def _subscribe(self, topics: Iterable[str]) -> None:
+        if self._connection is not None:
+            for topic in topics:
+                self._connection.subscribe(topic)

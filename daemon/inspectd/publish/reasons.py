@@ -8,8 +8,10 @@ NO_SUBSCRIBERS = 0x10
 NOT_AUTHORISED = 0x87
 FAILURE = 0x80
 """Codes from here on say no."""
+ITS_OWN_REASON = 0x83
 UNSUPPORTED_VERSION = 0x84
 KEEPALIVE_TIMEOUT = 0x8D
+TAKEN_OVER = 0x8E
 PACKET_TOO_LARGE = 0x95
 
 WORDS = {
@@ -18,7 +20,7 @@ WORDS = {
     0x80: "the broker refused it and gave no reason",
     0x81: "the broker could not read the packet",
     0x82: "the broker says that the protocol was broken",
-    0x83: "the broker refused it for a reason of its own; see its log",
+    ITS_OWN_REASON: "the broker refused it for a reason of its own; see its log",
     UNSUPPORTED_VERSION: "the broker does not speak this version of MQTT; set mqtt.version",
     0x85: "the broker does not accept the client id",
     0x86: "user name or password is wrong; see mqtt.username and mqtt.password_file",
@@ -29,7 +31,7 @@ WORDS = {
     0x8B: "the broker is shutting down",
     0x8C: "the broker does not accept the way of signing in",
     KEEPALIVE_TIMEOUT: "the broker heard nothing for 1.5 times the keepalive",
-    0x8E: "another client uses the same client id; every station needs a base topic of its own",
+    TAKEN_OVER: "another client uses the same client id; every station needs a base topic of its own",
     0x8F: "the broker does not accept the subscription",
     0x90: "the broker does not accept the topic",
     0x91: "the broker still holds a message of the same number",

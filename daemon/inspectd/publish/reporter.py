@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from importlib.metadata import version
+from typing import Any
 
 from inspectd import __version__
 from inspectd.accounts import Accounts
@@ -19,13 +22,26 @@ from inspectd.line import Line
 from inspectd.publish import reports
 from inspectd.publish.announcer import Announcer
 from inspectd.publish.counters import Tally
+from inspectd.publish.events import Event, EventName, Occurrence
 from inspectd.publish.publisher import Publisher
-from inspectd.publish.reports import Automatic, CameraState, Meta, MetaModel, RecipeFacts, StationState, Vision
+from inspectd.publish.reports import CameraState, Meta, MetaModel, RecipeFacts, StationState, Vision
+from inspectd.publish.uuid7 import uuid7
+from inspectd.publish.wire import encode
 from inspectd.publish.writer import Writer
+from inspectd.statemachine import Facts, State, follow
 
 COUNTERS_PERIOD_S = 10
+STATE_SEVERITY = 100
 PATIENCE_S = 2.0
 """A record that waits longer than this for the disk makes the station not ready."""
+
+
+class Phase(Enum):
+    """Of the daemon's life."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    STOPPING = "stopping"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +62,8 @@ class Parts:
     recipe: Callable[[], RecipeFacts]
     configuration_hash: str
     boot_id: str
+    is_clock_right: Callable[[], bool]
+    """Whether the wall clock is synchronised, or need not be."""
 
 
 class Reporter:
@@ -53,8 +71,8 @@ class Reporter:
 
     def __init__(self, parts: Parts, clock: Callable[[], float], wall: Callable[[], float]) -> None:
         self._parts, self._clock, self._wall = parts, clock, wall
-        self.serving = False
-        """False while starting and while stopping."""
+        self.phase = Phase.STARTING
+        self._state = self._told_state = State.PREOPERATIONAL
         self._beats = 0
         self._state_key: object = None
         self._since_wall_s = wall()
@@ -67,17 +85,14 @@ class Reporter:
         """Why the station is not ready, a short sentence each; empty when it is."""
         parts = self._parts
         now = self._clock()
-        found = [f"camera {name}: {_trouble_of(line)}" for name, line in parts.lines.items() if not line.is_fit(now)]
+        found = [f"camera {name}: {trouble_of(line)}" for name, line in parts.lines.items() if not line.is_fit(now)]
         found += [
             f"model {name}: {lane.host.trouble or 'is being loaded'}"
             for name, lane in parts.lanes.items()
             if lane.facts is None and name in parts.required
         ]
-        waiting_s = parts.writer.pending_since(now)
-        if parts.announcer.trouble is not None:
-            found.append(f"journal: {parts.announcer.trouble}")
-        elif waiting_s is not None and waiting_s > PATIENCE_S:
-            found.append(f"journal: a result has waited {waiting_s:.0f} s for the disk")
+        if trouble := journal_trouble(parts, now):
+            found.append(f"journal: {trouble}")
         return found
 
     def degraded(self) -> list[str]:
@@ -90,14 +105,31 @@ class Reporter:
         ]
         if not parts.publisher().connected:
             found.append(f"broker: {parts.publisher().last_error or 'not connected yet'}")
+        if not parts.is_clock_right():
+            found.append("clock: not synchronised")
         return found
 
     @property
+    def serving(self) -> bool:
+        """False while starting and while stopping."""
+        return self.phase is Phase.SERVING
+
+    @property
+    def state(self) -> State:
+        """State of OPC 40100-1, brought in line with what is the case."""
+        facts = Facts(
+            started=self.phase is not Phase.STARTING,
+            stopping=self.phase is Phase.STOPPING,
+            fault=self.serving and bool(self.reasons()),
+        )
+        if steps := follow(self._state, facts):
+            _, self._state = steps[-1]
+        return self._state
+
+    @property
     def vision(self) -> Vision:
-        """State of OPC 40100-1."""
-        if not self.serving:
-            return Vision.PREOPERATIONAL
-        return Vision.ERROR if self.reasons() else Vision.OPERATIONAL
+        """The outer state."""
+        return self.state.vision
 
     @property
     def ready(self) -> bool:
@@ -106,11 +138,11 @@ class Reporter:
 
     def station_state(self) -> StationState:
         """The state, as it is published."""
-        parts, vision = self._parts, self.vision
+        parts, state = self._parts, self.state
         reasons, degraded = self.reasons(), self.degraded()
         return StationState(
-            vision=vision,
-            automatic=Automatic.CONTINUOUS_EXECUTION if vision is Vision.OPERATIONAL else None,
+            vision=state.vision,
+            automatic=state.automatic,
             ready=self.serving and not reasons,
             degraded=bool(degraded),
             reasons=(*reasons, *degraded),
@@ -133,6 +165,7 @@ class Reporter:
         key = (state.vision, state.ready, state.degraded, state.reasons, tuple(state.cameras.items()))
         if key != self._state_key:
             self._state_key, self._since_wall_s = key, self._wall()
+            self._tell_state()
             self._parts.publisher().retain("state", reports.state(self.station_state()), 1)
         meta = self._word_meta()
         if meta != self._meta:
@@ -147,9 +180,11 @@ class Reporter:
 
     def publish_counters(self) -> None:
         """Publish the counters of this moment."""
-        captured, in_flight = self.numbers()
-        payload = reports.counters(self._parts.announcer.counters, captured, in_flight)
-        self._parts.publisher().retain("counters", payload, 0)
+        self._parts.publisher().retain("counters", encode(self.counters_document()), 0)
+
+    def counters_document(self) -> dict[str, Any]:
+        """Give the counters of this moment, as their topic has them."""
+        return reports.counters_document(self._parts.announcer.counters, *self.numbers())
 
     def beat(self) -> None:
         """Publish the heartbeat; every tenth time the counters as well."""
@@ -180,6 +215,15 @@ class Reporter:
         trouble = "; ".join(self.reasons() + self.degraded())
         return f"{cameras} | {models} | unsent {unsent}" + (f" | {trouble}" if trouble else "")
 
+    def _tell_state(self) -> None:
+        """Tell of a change of the state machine's state (of its other facts the topic alone tells)."""
+        before, self._told_state = self._told_state, self._state
+        if before is not self._state:
+            detail = {"from": before.word, "to": self._state.word, "reasons": self.reasons()}
+            event = Event(EventName.STATE_CHANGED, "station", STATE_SEVERITY, detail)
+            told = Occurrence(event, uuid7(self._wall(), os.urandom(10)), self._wall(), self._parts.boot_id)
+            self._parts.publisher().send("event", told.word(None), 1)
+
     def _camera_text(self, name: str, line: Line) -> str:
         tally = self._parts.announcer.counters.per_camera.get(name, Tally())
         return (
@@ -207,12 +251,23 @@ class Reporter:
         )
 
 
-def _trouble_of(line: Line) -> str:
+def trouble_of(line: Line) -> str:
+    """Say why a camera is not fit."""
     if line.host.trouble:
         return line.host.trouble
     if line.facts is None:
         return "is being opened"
     return "gives no frames any more" if line.has_given_a_frame else "has given no frame yet"
+
+
+def journal_trouble(parts: Parts, now: float) -> str:
+    """Say why nothing is committed; empty while it is."""
+    waiting_s = parts.writer.pending_since(now)
+    if parts.announcer.trouble is not None:
+        return parts.announcer.trouble
+    if waiting_s is not None and waiting_s > PATIENCE_S:
+        return f"a result has waited {waiting_s:.0f} s for the disk"
+    return ""
 
 
 def _lane_text(name: str, lane: LaneDriver) -> str:

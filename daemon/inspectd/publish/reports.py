@@ -132,30 +132,33 @@ def status(reason: Literal["start", "stop", "connectionLost", "failure"], boot_i
     )
 
 
+def state_document(now: StationState) -> dict[str, Any]:
+    """Give the state's document."""
+    return {
+        "vision": now.vision.value,
+        "automatic": None if now.automatic is None else now.automatic.value,
+        "ready": now.ready,
+        "degraded": now.degraded,
+        "reasons": now.reasons,
+        "simulation": now.simulation,
+        "recipe": _recipe(now.recipe),
+        "jobsInFlight": now.jobs_in_flight,
+        "jobsMax": now.jobs_max,
+        "since": time_text(now.since_wall_s),
+        "cameras": {
+            name: {"mode": camera.mode, "connected": camera.connected, "ready": camera.ready}
+            for name, camera in now.cameras.items()
+        },
+    }
+
+
 def state(now: StationState) -> bytes:
     """Word the state."""
-    return encode(
-        {
-            "vision": now.vision.value,
-            "automatic": None if now.automatic is None else now.automatic.value,
-            "ready": now.ready,
-            "degraded": now.degraded,
-            "reasons": now.reasons,
-            "simulation": now.simulation,
-            "recipe": _recipe(now.recipe),
-            "jobsInFlight": now.jobs_in_flight,
-            "jobsMax": now.jobs_max,
-            "since": time_text(now.since_wall_s),
-            "cameras": {
-                name: {"mode": camera.mode, "connected": camera.connected, "ready": camera.ready}
-                for name, camera in now.cameras.items()
-            },
-        }
-    )
+    return encode(state_document(now))
 
 
-def counters(counted: Counters, captured: Mapping[str, int], in_flight: Mapping[str, int]) -> bytes:
-    """Word the counters. `captured` and `in_flight` by camera; the totals are their sums.
+def counters_document(counted: Counters, captured: Mapping[str, int], in_flight: Mapping[str, int]) -> dict[str, Any]:
+    """Give the document of the counters. `captured` and `in_flight` by camera; the totals are their sums.
 
     A camera that has counted nothing yet is there with zeros. `yield` is 0 while no part was judged.
     """
@@ -169,27 +172,33 @@ def counters(counted: Counters, captured: Mapping[str, int], in_flight: Mapping[
         }
         for name in sorted({*counted.per_camera, *captured, *in_flight})
     }
-    return encode(
-        {
-            "since": time_text(counted.since_wall_s),
-            "captured": sum(captured.values()),
-            "inFlight": sum(in_flight.values()),
-            **_tally(counted),
-            "byCode": {str(code): count for code, count in sorted(counted.by_code.items())},
-            "perCamera": cameras,
-            "parts": {
-                **_tally(parts),
-                "yield": round(parts.ok / parts.total, 4) if parts.total else 0.0,
-            },
-            "triggersAccepted": counted.triggers_accepted,
-            "triggersMissed": counted.triggers_missed,
-            "late": counted.late,
-            "skipped": counted.skipped,
-            "verdictsExpired": counted.verdicts_expired,
-            "simulated": counted.simulated,
-            "challenge": counted.challenge,
-        }
-    )
+    return {
+        "since": time_text(counted.since_wall_s),
+        "captured": sum(captured.values()),
+        "inFlight": sum(in_flight.values()),
+        **_tally(counted),
+        "byCode": {str(code): count for code, count in sorted(counted.by_code.items())},
+        "perCamera": cameras,
+        "parts": {
+            **_tally(parts),
+            "yield": round(parts.ok / parts.total, 4) if parts.total else 0.0,
+        },
+        "triggersAccepted": counted.triggers_accepted,
+        "triggersMissed": counted.triggers_missed,
+        "late": counted.late,
+        "skipped": counted.skipped,
+        "verdictsExpired": counted.verdicts_expired,
+        "simulated": counted.simulated,
+        "challenge": counted.challenge,
+        "possiblyLost": counted.possibly_lost,
+        "resultsLost": counted.results_lost,
+        "eventsLost": counted.events_lost,
+    }
+
+
+def counters(counted: Counters, captured: Mapping[str, int], in_flight: Mapping[str, int]) -> bytes:
+    """Word the counters."""
+    return encode(counters_document(counted, captured, in_flight))
 
 
 def heartbeat(number: int, vision: Vision, wall_s: float, *, ready: bool) -> bytes:

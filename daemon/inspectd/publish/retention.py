@@ -45,18 +45,25 @@ class FileFacts:
     closed_wall_s: float
     size_bytes: int
     may_have_unsent_ok: bool = True
+    first_event: int = 1
+    last_event: int = 0
+    """Below first_event: it never had an event."""
+
+    def is_delivered(self, acked_seq: int, acked_event: int) -> bool:
+        """Whether nothing in it is unsent."""
+        return self.last_seq <= acked_seq and (self.last_event <= acked_event or self.last_event < self.first_event)
 
 
 @dataclass(frozen=True, slots=True)
 class Unlink:
-    """Remove the file; what of it was not sent is lost."""
+    """Remove the file; what of it was not sent is lost, events as well."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Write the file again without delivered results and, if so said, without the unsent OK ones: those are lost."""
+    """Write the file again without what is delivered and, if so said, without the unsent OK results: those are lost."""
 
     number: int
     drop_ok: bool
@@ -78,25 +85,28 @@ def next_step(
     limits: Limits,
     *,
     disk_full: bool,
+    acked_event: int = 0,
 ) -> Step | None:
     """Choose the next step; None: nothing has to go.
 
-    Delivered results of more than `keep_days` go. Above `max_bytes`: the oldest delivered ones, then unsent OK ones,
-    then the oldest. On a disk that others filled (`disk_full`) the same, but never an unsent result that is not OK.
+    A file is delivered when its results and its events are. Delivered ones of more than `keep_days` go. Above
+    `max_bytes`: the oldest delivered results, then unsent OK ones, then the oldest. On a disk that others filled
+    (`disk_full`) the same, but never an unsent result that is not OK, and no unsent event.
     """
     for facts in closed:
-        if facts.last_seq <= acked_seq and now_wall_s - facts.closed_wall_s > limits.keep_days * DAY_S:
+        if facts.is_delivered(acked_seq, acked_event) and now_wall_s - facts.closed_wall_s > limits.keep_days * DAY_S:
             return Unlink(facts.number)
     if not disk_full and newest.size_bytes + sum(facts.size_bytes for facts in closed) <= limits.max_bytes:
         return None
     for facts in closed:
-        if facts.last_seq <= acked_seq:
+        if facts.is_delivered(acked_seq, acked_event):
             return Unlink(facts.number)
     for facts in closed:
-        if acked_seq - facts.first_seq + 1 >= (facts.last_seq - facts.first_seq + 1) / WORTH_COMPACTING:
+        delivered = min(acked_seq, facts.last_seq) - facts.first_seq + 1
+        if delivered > 0 and delivered >= (facts.last_seq - facts.first_seq + 1) / WORTH_COMPACTING:
             return Compact(facts.number, drop_ok=False)
     for facts in closed:
-        if facts.may_have_unsent_ok:
+        if facts.may_have_unsent_ok and facts.last_seq > acked_seq:
             return Compact(facts.number, drop_ok=True)
     if disk_full:
         return None

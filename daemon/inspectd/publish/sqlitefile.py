@@ -64,8 +64,12 @@ def connect(path: Path, checkpoint_frames: int) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_S
     )
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {checkpoint_frames}")
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {checkpoint_frames}")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
@@ -83,6 +87,16 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def log_of(path: Path) -> Path:
+    """Give the name of a file's write-ahead log: it is there while a connection is open, and after a kill."""
+    return path.with_name(path.name + "-wal")
+
+
+def index_of(path: Path) -> Path:
+    """Give the name of the log's index, which its readers and writers share."""
+    return path.with_name(path.name + "-shm")
 
 
 def discard(path: Path) -> None:

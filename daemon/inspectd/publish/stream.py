@@ -22,12 +22,6 @@ READY_BYTES = 4 * 1024 * 1024
 READ_ROWS = 200
 READ_BELOW_ROWS = 100
 """Ask for the next rows while these are still being sent, so that catching up never waits for the disk."""
-SUSPICIOUS_BREAKS = 2
-DEADLY_BREAKS = 4
-"""A row that is the first unacknowledged one when the broker ends the connection so many times: sent alone; put aside.
-MQTT 3.1.1 brokers have no other way to refuse a message than to hang up, and would for ever."""
-CAREFUL_ROWS = 20
-"""So many rows are sent one by one after the suspicion, to find the one that is to blame."""
 UNSPECIFIC_TRIES = 5
 """So often may a broker refuse one row without saying why before the row is put aside and the rest goes on."""
 
@@ -62,8 +56,6 @@ class ResultStream:
         self._substitutes: set[int] = set()
         self._tries: dict[int, int] = {}
         self._asked: Read | None = None
-        self._stuck_seq = 0
-        self._breaks = 0
 
     @property
     def acked_seq(self) -> int:
@@ -155,22 +147,20 @@ class ResultStream:
         insort(self._again, row, key=_SEQ)
         return None
 
-    def connection_ended(self, *, by_broker: bool) -> DeadLetter | None:
-        """Everything unacknowledged is to be sent again, from the high-water mark; one that broke it often is not."""
-        stuck_seq = min(self._flying, default=0)
-        again = bool(stuck_seq) and stuck_seq == self._stuck_seq
-        self._breaks = (self._breaks if again else 0) + (by_broker and bool(stuck_seq))
-        self._stuck_seq = stuck_seq
+    def connection_ended(self) -> None:
+        """Everything unacknowledged is to be sent again, from the high-water mark."""
         for row in self._flying.values():
             insort(self._again, row, key=_SEQ)
         self._flying.clear()
-        if self._breaks >= SUSPICIOUS_BREAKS:
-            self.careful = CAREFUL_ROWS
-        if self._breaks < DEADLY_BREAKS:
-            return None
-        self._breaks = 0
-        self._again.pop(0)
-        return self._put_aside(stuck_seq, f"the broker ended the connection {DEADLY_BREAKS} times when it got this")
+
+    def is_substitute(self, seq: int) -> bool:
+        """Whether a substitute is to be sent in the place of this row."""
+        return seq in self._substitutes
+
+    def condemned(self, seq: int, reason: str) -> DeadLetter | None:
+        """Put a row aside that waits to be sent again."""
+        self._again = [row for row in self._again if row.seq != seq]
+        return self._put_aside(seq, reason)
 
     def substituted(self, seq: int, payload: bytes | None) -> None:
         """Take what is to be sent in the place of a row that was put aside; None: nothing is."""

@@ -17,8 +17,16 @@ def tidy(files: FileRow, state: JournalState, limits: Limits, now_wall_s: float,
     """Remove what is too old or too much; `files.gone` says what. On a full disk one step, then commit again."""
     _tidy_set_aside(files, limits, now_wall_s)
     while True:
-        newest = files.newest_facts(state.next_seq, now_wall_s)
-        match next_step(files.closed, newest, state.acked_seq, now_wall_s, limits, disk_full=disk_full):
+        newest = files.newest_facts(state, now_wall_s)
+        match next_step(
+            files.closed,
+            newest,
+            state.acked_seq,
+            now_wall_s,
+            limits,
+            disk_full=disk_full,
+            acked_event=state.acked_event,
+        ):
             case None:
                 return
             case Rotate():
@@ -26,7 +34,7 @@ def tidy(files: FileRow, state: JournalState, limits: Limits, now_wall_s: float,
             case Unlink(number):
                 _unlink(files, _facts(files, number), state.acked_seq)
             case Compact(number, drop_ok):
-                _compact(files, _facts(files, number), state.acked_seq, drop_ok=drop_ok)
+                _compact(files, _facts(files, number), state, drop_ok=drop_ok)
         if disk_full:
             return
 
@@ -51,16 +59,18 @@ def _unlink(files: FileRow, facts: FileFacts, acked_seq: int) -> None:
         discard(file.path)
     files.closed.remove(facts)
     files.gone += spans_of(unsent)
+    files.gone_events.append((facts.first_event, facts.last_event))
 
 
-def _compact(files: FileRow, facts: FileFacts, acked_seq: int, *, drop_ok: bool) -> None:
+def _compact(files: FileRow, facts: FileFacts, state: JournalState, *, drop_ok: bool) -> None:
     files.close_reader()
+    acked_seq = state.acked_seq
     file = JournalFile(files.path(facts.number))
     dropped = Evaluation.OK if drop_ok else None
     try:
         unsent = file.seqs(acked_seq, dropped) if drop_ok else []
         if unsent or not drop_ok:
-            file.compact(acked_seq, dropped)
+            file.compact(acked_seq, dropped, state.acked_event)
     except JournalDamaged:
         files.set_aside(facts)
         return
@@ -70,6 +80,7 @@ def _compact(files: FileRow, facts: FileFacts, acked_seq: int, *, drop_ok: bool)
     files.closed[files.closed.index(facts)] = replace(
         facts,
         first_seq=max(facts.first_seq, acked_seq + 1),
+        first_event=max(facts.first_event, state.acked_event + 1),
         size_bytes=file.size_bytes,
         may_have_unsent_ok=facts.may_have_unsent_ok and not drop_ok,
     )

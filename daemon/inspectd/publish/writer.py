@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from inspectd.errors import StorageError
+from inspectd.publish.counters import Counters
+from inspectd.publish.events import DURABLE, Event, Occurrence
 from inspectd.publish.intervals import IntervalSet
 from inspectd.publish.journal import Encode, Journal, Recovered
-from inspectd.publish.journalfile import StoredResult
+from inspectd.publish.journalrows import StoredEvent, StoredResult
 from inspectd.publish.ring import Ring, not_committed
-from inspectd.publish.writerport import Listener, Request, Shared
+from inspectd.publish.uuid7 import uuid7
+from inspectd.publish.writerport import Counts, Listener, Request, Shared
 from inspectd.publish.writerthread import WriterThread
 from inspectd.records import Inspection, LostRun, Record
 
@@ -40,6 +45,7 @@ class Writer:
         listener: Listener,
         loop: asyncio.AbstractEventLoop,
         *,
+        boot_id: str,
         ring: Ring | None = None,
         retry_s: float = RETRY_S,
         clock: Callable[[], float] = time.monotonic,
@@ -49,6 +55,7 @@ class Writer:
         """The stream that the loop knows of."""
         self._journal = journal
         self._loop = loop
+        self._boot_id = boot_id
         self._clock = clock
         self._wall = wall
         self._submitted = {name: marks.accounted for name, marks in journal.state.marks.items()}
@@ -79,10 +86,36 @@ class Writer:
             lost = not_committed(record, "too many records wait for the disk")
             self._loop.call_soon(self._listener.on_uncommitted, (lost,))
 
+    def event(self, event: Event) -> None:
+        """Hand over a durable event; on the disk at once. Of more than 1000 that wait for it the oldest is lost.
+
+        Raises ValueError for one that is not durable, and ValueError or TypeError where it cannot be worded.
+        """
+        if event.name not in DURABLE:
+            raise ValueError(f"{event.name} is not a durable event")
+        wall_s = self._wall()
+        occurrence = Occurrence(event, uuid7(wall_s, os.urandom(10)), wall_s, self._boot_id)
+        occurrence.word(0)  # an error in it is raised here, where it was made, and does not end the thread
+        with self._shared.changed:
+            self._shared.add_event(occurrence)
+            self._shared.changed.notify()
+
+    def keep_alarms(self, text: str) -> None:
+        """Note which alarms are raised; on the disk at once, with the events that wait."""
+        with self._shared.changed:
+            self._shared.notes.alarms = text
+            self._shared.changed.notify()
+
     def ack(self, stream_id: str, seq: int) -> None:
         """Note that everything of a stream up to `seq` is delivered; on the disk within a second."""
         with self._shared.changed:
             self._shared.notes.acked = (stream_id, seq)
+            self._noted()
+
+    def ack_event(self, event_seq: int) -> None:
+        """Note that every event up to this one is delivered; on the disk within a second."""
+        with self._shared.changed:
+            self._shared.notes.acked_event = max(event_seq, self._shared.notes.acked_event)
             self._noted()
 
     def reserve(self, camera: str, to: int) -> None:
@@ -94,15 +127,45 @@ class Writer:
     def count(self, *, triggers_accepted: int = 0, triggers_missed: int = 0, verdicts_expired: int = 0) -> None:
         """Count what has no record of its own; on the disk within a second."""
         with self._shared.changed:
-            notes = self._shared.notes
-            notes.triggers_accepted += triggers_accepted
-            notes.triggers_missed += triggers_missed
-            notes.verdicts_expired += verdicts_expired
+            counts = self._shared.notes.counts
+            counts.triggers_accepted += triggers_accepted
+            counts.triggers_missed += triggers_missed
+            counts.verdicts_expired += verdicts_expired
             self._noted()
+
+    def reset_counters(self) -> asyncio.Future[Counters]:
+        """Begin to count anew, at once; gives the counters as the new period began, once that is on the disk.
+
+        What has no row yet is counted in the new period, and captured in it. The listener is told before the future.
+        """
+        future: asyncio.Future[Counters] = self._loop.create_future()
+        with self._shared.changed:
+            if self._shared.ended:
+                future.set_exception(StorageError("the journal is closed"))
+            else:
+                self._shared.notes.counts = Counts()
+                self._shared.notes.resets.append(future)
+                self._shared.changed.notify()
+        return future
 
     def read(self, from_seq: int, to_seq: int, limit: int) -> asyncio.Future[tuple[StoredResult, ...]]:
         """Read results between two commits; a seq that is left out is lost. The future may raise StorageError."""
         return self._ask(partial(self._journal.read, from_seq, to_seq, limit))
+
+    def find(self, *, result_id: bytes | None = None, job_id: str | None = None) -> asyncio.Future[StoredResult | None]:
+        """Find a result by its id or by its job's; None: it is not there (any more). May raise StorageError.
+
+        A job of one frame has its result's id, written as text. Raises ValueError where not one of them is given.
+        """
+        if (result_id is None) == (job_id is None):
+            raise ValueError("find: give result_id or job_id")
+        if job_id is not None:
+            result_id = _result_id_of(job_id)
+        return self._ask(lambda: None if result_id is None else self._journal.find(result_id))
+
+    def read_events(self, from_event: int, limit: int) -> asyncio.Future[tuple[StoredEvent, ...]]:
+        """Read events between two commits; one that is left out is lost. The future may raise StorageError."""
+        return self._ask(partial(self._journal.read_events, from_event, limit))
 
     def dead_letter(self, seq: int, reason: str, substitute: bytes | None) -> asyncio.Future[None]:
         """Put a payload aside that cannot be sent; done when the substitute (if any) is on the disk in its place."""
@@ -160,3 +223,11 @@ class Writer:
     def _new_stream(self, recovered: Recovered) -> None:
         self.stream_id = recovered.stream_id
         self._listener.on_new_stream(recovered)
+
+
+def _result_id_of(job_id: str) -> bytes | None:
+    """Give the id of the result that closes a job; None: no job has such an id."""
+    try:
+        return uuid.UUID(job_id).bytes
+    except ValueError:
+        return None

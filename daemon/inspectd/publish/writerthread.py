@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from inspectd.errors import StorageError
+from inspectd.publish.counters import Counters
 from inspectd.publish.journal import Encode, Journal, Recovered
 from inspectd.publish.sqlitefile import DiskFull, JournalDamaged
-from inspectd.publish.writerport import Commit, Listener, Notes, Request, Shared
+from inspectd.publish.writerport import Commit, CountersReset, Listener, Notes, Request, Shared
 
 COMMIT_INTERVAL_S = 0.025
 """A result in a commit of its own writes twice as much to the disk as at 120/s this way."""
@@ -19,6 +21,7 @@ NOTES_S = 1.0
 """An acknowledgement or a reservation waits so long for a commit that takes it along."""
 BATCH_RECORDS = 512
 """More in one transaction would make the next records wait for long after an outage of the disk."""
+BATCH_EVENTS = 100
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class WriterThread:
         self._retry_s = retry_s
         self._next_commit_s = 0.0
         self._in_trouble = False
+        self._resets: list[asyncio.Future[Counters]] = []
+        """For a reset that is not on the disk yet."""
 
     def run(self, ended: asyncio.Future[bool]) -> None:
         """Work until closed or abandoned; `ended` gets whether everything is on the disk."""
@@ -65,8 +70,9 @@ class WriterThread:
                 self._shared.ended = True
                 left = tuple(self._shared.requests)
                 self._shared.requests.clear()
-            for request in left:
-                self._tell(_settle, request.future, None, StorageError("the journal is closed"))
+                resets = [*self._resets, *self._shared.notes.resets]
+            for future in (*(request.future for request in left), *resets):
+                self._tell(_settle, future, None, StorageError("the journal is closed"))
             self._tell(_settle, ended, bool(complete), None)
 
     def _turn(self) -> bool | None:
@@ -89,7 +95,8 @@ class WriterThread:
             self._housekeep()
         self._tell_loss()
         with shared.changed:
-            idle = not self._in_trouble and not len(shared.ring) and not shared.requests
+            waiting = len(shared.ring) or shared.events or shared.requests or shared.notes.urgent
+            idle = not self._in_trouble and not waiting
         return self._close(clean=clean) if closing and idle else None
 
     def _commit_wait_s(self) -> float | None:
@@ -97,7 +104,7 @@ class WriterThread:
         shared, now = self._shared, self._clock()
         if self._in_trouble:
             return max(0.0, self._next_commit_s - now)
-        if shared.closing or (shared.urgent and len(shared.ring)):
+        if shared.closing or shared.events or shared.notes.urgent or (shared.urgent and len(shared.ring)):
             return 0.0
         due_s = [self._next_commit_s] if len(shared.ring) else []
         if shared.notes.since_s is not None:
@@ -105,23 +112,26 @@ class WriterThread:
         return max(0.0, min(due_s) - now) if due_s else None
 
     def _commit(self) -> None:
-        """Commit the oldest records and everything noted."""
+        """Commit the oldest records and events, and everything noted."""
         shared, started_s = self._shared, self._clock()
         self._next_commit_s = started_s + COMMIT_INTERVAL_S
         with shared.changed:
             batch = shared.ring.batch(BATCH_RECORDS)
             shared.committing = len(batch)
+            events = shared.take_events(BATCH_EVENTS)
             notes, shared.notes, shared.urgent = shared.notes, Notes(), False
         self._take(notes)
+        before = self._journal.state
         try:
-            rows = self._journal.commit(batch, self._encode, self._wall())
-        except JournalDamaged as error:
+            rows = self._journal.commit(batch, self._encode, self._wall(), events)
+        except StorageError as error:
             with shared.changed:
                 shared.committing = 0
-            self._begin_anew(error)
-            return
-        except StorageError as error:
-            self._failed(error)
+                shared.give_back_events(events)
+            if isinstance(error, JournalDamaged):
+                self._begin_anew(error)
+            else:
+                self._failed(error)
             return
         commit_s = self._clock() - started_s
         with shared.changed:
@@ -131,27 +141,35 @@ class WriterThread:
             self._in_trouble = False
             _log.warning("the journal is written again")
             self._tell(self._listener.on_trouble, None)
+        if self._resets:
+            excluded = {name: marks.excluded for name, marks in before.marks.items()}
+            self._tell(self._listener.on_counters_reset, CountersReset(before.counters, excluded))
         state = self._journal.state
         self._tell(self._listener.on_commit, Commit(rows, state.counters, state.next_seq, commit_s))
+        if events:
+            self._tell(self._listener.on_events, state.next_event - 1)
+        for future in self._resets:
+            self._tell(_settle, future, before.counters, None)
+        self._resets.clear()
 
     def _take(self, notes: Notes) -> None:
         """Note in the journal's state; from there it goes to the disk with the first commit that succeeds."""
         if notes.acked and notes.acked[0] == self._journal.state.stream_id:
             self._journal.ack(notes.acked[1])
+        self._journal.ack_event(notes.acked_event)
         for camera, to in notes.reserved.items():
             self._journal.reserve(camera, to)
-        if notes.triggers_accepted or notes.triggers_missed or notes.verdicts_expired:
-            self._journal.count(
-                triggers_accepted=notes.triggers_accepted,
-                triggers_missed=notes.triggers_missed,
-                verdicts_expired=notes.verdicts_expired,
-            )
+        if notes.alarms is not None:
+            self._journal.keep_alarms(notes.alarms)
+        if notes.resets:
+            self._resets += notes.resets
+            self._journal.reset_counters(self._wall())
+        self._journal.count(**asdict(notes.counts))
 
     def _failed(self, error: StorageError) -> None:
         """Nothing was written: what waits becomes 700, and is tried again after a while."""
         self._next_commit_s = self._clock() + self._retry_s
         with self._shared.changed:
-            self._shared.committing = 0
             turned = self._shared.ring.tried_in_vain(str(error))
         if not self._in_trouble:
             self._in_trouble = True
@@ -186,9 +204,13 @@ class WriterThread:
         loss = self._journal.take_loss()
         if loss is not None:
             _log.error("%d results were given up unsent: seq %s", loss.count, loss.ranges)
+            self._tell(self._listener.on_loss, loss)
+        events = self._journal.take_lost_events()
+        if events:
+            _log.warning("%d events were given up unsent", events)
+        if loss is not None or events:
             with self._shared.changed:
                 self._shared.notes.since_s = self._shared.notes.since_s or self._clock()
-            self._tell(self._listener.on_loss, loss)
 
     def _serve(self, request: Request) -> None:
         if request.stream_id != self._journal.state.stream_id:

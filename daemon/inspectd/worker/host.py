@@ -53,6 +53,7 @@ class Host:
         self.trouble = ""
         self._handler, self._limits, self._backoff = handler, limits, backoff
         self._loop = asyncio.get_running_loop()
+        self._stuck: set[int] = set()
         self._wanted = False
         self._life = 0
         self._child: ChildProcess | None = None
@@ -71,6 +72,16 @@ class Host:
     def label(self) -> str:
         """As people see it in ps and in the log."""
         return f"{self.kind} {self.name}"
+
+    @property
+    def stuck(self) -> tuple[int, ...]:
+        """Killed children that the kernel has not let go yet."""
+        return tuple(sorted(self._stuck))
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the child; None while there is none."""
+        return None if self._child is None else self._child.process.pid
 
     @property
     def in_repair(self) -> bool:
@@ -185,6 +196,7 @@ class Host:
         child = self._leave()
         if child is not None:
             reason = f"{self._reason}; killed, but did not end within {REAP_S:g} s (stuck in a driver or frozen)"
+            self._stuck.add(child.process.pid)
             self._loop.add_reader(child.pidfd, self._ended_late, child, self._life)
             self._gone(child, reason, reaped=False)
 
@@ -223,6 +235,7 @@ class Host:
     def _ended_late(self, child: ChildProcess, life: int) -> None:
         self._loop.remove_reader(child.pidfd)
         child.reap()
+        self._stuck.discard(child.process.pid)
         log.info("%s: the stuck process %d has ended", self.label, child.process.pid)
         self._handler.on_reaped(life)
 

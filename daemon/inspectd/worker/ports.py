@@ -37,6 +37,14 @@ class Supervised(Protocol):
     """Why the last child ended; empty while all is well."""
 
     @property
+    def stuck(self) -> tuple[int, ...]:
+        """Killed children that the kernel has not let go yet."""
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the child; None while there is none."""
+
+    @property
     def in_repair(self) -> bool:
         """Whether several starts failed in a row, or the child itself told why it cannot start."""
 
