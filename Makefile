@@ -17,7 +17,7 @@ UV_COMPILE := build/uv/bin/uv pip compile --quiet --universal --generate-hashes 
 	--no-emit-index-url --custom-compile-command "make lock" --group build --extra demo $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench ladder kills outage flat lock clean packages units
+.PHONY: help demo test check bench ladder kills outage faults flat lock clean packages units
 .DELETE_ON_ERROR:
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make bench  figures of this PC beside the budgets, then the ladder'
 	@echo 'make ladder what articles on asynchronous OpenVINO recommend, beside our pool and daemon; with a plot'
 	@echo 'make kills  kill -9 of every part, $(ROUNDS) times each (ROUNDS=4)'
+	@echo 'make faults the fault matrix: each kind once (ALL=1: pairs and slow ones too)'
 	@echo 'make outage a broker that was away for $(RESULTS) results: caught up, live verdicts on time meanwhile'
 	@echo 'make flat   memory and descriptors under full load for $(MINUTES) minutes (MINUTES=60)'
 	@echo 'make lock   pin the dependencies again (UPGRADE=--upgrade for newer ones)'
@@ -66,6 +67,9 @@ ladder: $(DEV) packages
 
 kills: $(DEV) packages
 	INSPECTD_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/integration/test_kills.py tests/integration/test_plc_simulator.py
+
+faults: $(DEV) packages
+	PYTHONPATH=. $(BIN)/python -m tests.faults $(if $(ALL),--all) $(ARGS)
 
 outage: $(DEV) packages
 	INSPECTD_OUTAGE_RESULTS=$(RESULTS) $(BIN)/python -m pytest -s tests/integration/test_outbox_door.py -k outage

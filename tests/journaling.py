@@ -105,7 +105,7 @@ def make_older(path: Path) -> None:
     """Turn a closed file into one of schema 1.0, as releases without events wrote it."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE events")
-        for column in ("first_event", "next_event", "acked_event", "alarms"):
+        for column in ("first_event", "next_event", "acked_event", "memo"):
             connection.execute(f"ALTER TABLE state DROP COLUMN {column}")
         connection.execute("UPDATE state SET schema_version = '1.0'")
 

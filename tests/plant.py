@@ -70,7 +70,7 @@ def files_camera(path: Path, **changes: Any) -> dict[str, Any]:
 class Listener:
     """A subscriber that comes back after a break. Everything it hears is validated; what is wrong fails the test."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, user: str | None = None, password: str | None = None) -> None:
         self.documents: dict[str, list[dict[str, Any]]] = {}
         self.alarms: dict[str, dict[str, Any] | None] = {}
         """By code and source, as the topic says now; None: gone."""
@@ -78,6 +78,8 @@ class Listener:
         self._changed = threading.Condition()
         self._client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
         self._client.reconnect_delay_set(1, 1)
+        if user is not None:
+            self._client.username_pw_set(user, password)
         self._subscribed = threading.Event()
         self._client.on_connect = lambda client, *_: client.subscribe(f"{BASE}/#", 1)
         self._client.on_subscribe = lambda *_: self._subscribed.set()
@@ -155,6 +157,8 @@ class Plant:
     process: subprocess.Popen[bytes] | None = None
     firsts: list[int] = field(default_factory=list)
     """First number of each run of the daemon, of the camera `top`."""
+    prefix: tuple[str, ...] = ()
+    """What the daemon is started through; it must end in an exec of what follows."""
 
     @property
     def state(self) -> Path:
@@ -181,7 +185,7 @@ class Plant:
         self.firsts.append(self.ledger_last() + 1)
         with (self.folder / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "inspectd", "run", "-c", str(path), *options],
+                [*self.prefix, sys.executable, "-m", "inspectd", "run", "-c", str(path), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -2,11 +2,12 @@
 
     python plc_simulator.py --base acme/suzhou/smt/line3/aoi/aoi-01 --camera top --rate 10
 
-Needs paho-mqtt 2, a broker for MQTT 5, and `mqtt.verdict.enabled: always` with `format: json`. A continuous camera has
-no trigger; its own count at the line's rate stands for it. Board n + 1 follows board n by one period, and its verdict
-has to arrive in the window around the moment when it is due. The board with which the feed starts is rejected whatever
-its verdict: where and when it was seen is where the count begins. The windows do not follow verdicts that come later
-and later; when the two have lost step, the feed stops and starts again. A real line counts by its encoder.
+Needs paho-mqtt 2, a broker for MQTT 5, and `mqtt.verdict.enabled: always` with `format: json`. A continuous camera
+has no trigger; its own count (`trig`, never `meas`) at the line's rate stands for it. Board n + 1 follows board n by
+one period, and its verdict has to arrive in the window around the moment when it is due. The board with which the
+feed starts is rejected whatever its verdict: where and when it was seen is where the count begins. The windows do not
+follow verdicts that come later and later; when the two have lost step, the feed stops and starts again. A real line
+counts by its encoder.
 """
 # ruff: noqa: INP001, T201  a program of its own, in no package, that prints what it does
 

@@ -21,23 +21,27 @@ from inspectd.config.plan import threads_per_model
 from inspectd.config.schema import Configuration
 from inspectd.context import Context
 from inspectd.door.place import socket_path
+from inspectd.health.assess import Stage
 from inspectd.health.census import Census, Sources
 from inspectd.health.host import HostWatch
 from inspectd.lane.driver import LaneDriver
 from inspectd.lane.lane import Lane
 from inspectd.line import Line
 from inspectd.publish import messages, reports
-from inspectd.publish.alarmdesk import AlarmDesk, read_book
+from inspectd.publish.alarmdesk import AlarmDesk
 from inspectd.publish.announcer import Announcer, Wording
 from inspectd.publish.commands import Answer
 from inspectd.publish.eventsender import EventSender
 from inspectd.publish.handlers import Ports, handlers
 from inspectd.publish.journal_door import Journal as JournalPort
+from inspectd.publish.memo import Memo
 from inspectd.publish.publisher import Publisher
 from inspectd.publish.reporter import Parts, Reporter
 from inspectd.publish.writer import Writer
+from inspectd.stages import stages
 from inspectd.station import Identity, Station
 from inspectd.storage import Storage, open_storage
+from inspectd.worker.crewports import Move, Place
 from inspectd.worker.host import Host, Limits
 from inspectd.worker.ports import Handler
 
@@ -66,6 +70,8 @@ class Daemon:
     context: Context
     publisher: Publisher
     make_publisher: Callable[[], Publisher]
+    stages: list[Stage]
+    """What has to make progress."""
     boot_id: str
     socket_path: Path
     """Of the local door."""
@@ -89,6 +95,10 @@ class Recipe:
         self._configuration = configuration
         self._hashes = slices.model_hashes(configuration)
         self.facts, self.identity = slices.identity(configuration, self._hashes)
+
+    def hash_of(self, model: str) -> str:
+        """Hash of a model's files."""
+        return self._hashes[model]
 
     def note_file(self, model: str, sha256: str) -> None:
         """A model that was mended since the start is another recipe."""
@@ -117,11 +127,16 @@ def build(loaded: Loaded, environment: Mapping[str, str], cache_dir: Path | None
     book = Bookkeeper(writer, recipe.identity, time.time, skipped_as_results=skipped_as_results)
 
     def note_file(name: str, sha256: str) -> None:
+        before, device = recipe.hash_of(name), lanes[name].crew.serving.device
         recipe.note_file(name, sha256)
         book.identity = recipe.identity
+        if before != sha256:
+            reason = "the model file was replaced between the start and the first admission"
+            station.model_moved(Move(name, Place(device, before), Place(device, sha256), reason))
 
     for name, lane in lanes.items():
-        lane.on_first_file = partial(note_file, name)
+        lane.crew.on_first_file = partial(note_file, name)
+        lane.crew.on_moved = lambda move: station.model_moved(move)  # noqa: PLW0108  made below
     lines = {name: _line(name, configuration, storage, lanes, book) for name in configuration.cameras}
     retired = {
         name: (ledger, Accounts(ledger.last, storage.excluded[name]))
@@ -138,6 +153,7 @@ def build(loaded: Loaded, environment: Mapping[str, str], cache_dir: Path | None
         required=frozenset(name for name, model in used.items() if model.required),
         labels={name: model.labels for name, model in used.items()},
         retired=retired,
+        survivors=storage.survivors,
         announcer=announcer,
         writer=writer,
         publisher=lambda: daemon.publisher,
@@ -162,6 +178,7 @@ def build(loaded: Loaded, environment: Mapping[str, str], cache_dir: Path | None
         context=context,
         publisher=make_publisher(),
         make_publisher=make_publisher,
+        stages=stages(parts, station.events, configuration.mqtt.keepalive_s),
         boot_id=boot_id,
         socket_path=socket_path(loaded.storage_path, environment),
     )
@@ -178,7 +195,8 @@ def _station(loaded: Loaded, storage: Storage, parts: Parts, reporter: Reporter,
         configuration_path=loaded.path,
         started_s=time.monotonic(),
     )
-    alarms = AlarmDesk(read_book(recovered.alarms), parts.publisher, writer, time.monotonic, time.time)
+    memo = Memo(recovered.memo, writer.keep_memo)
+    alarms = AlarmDesk(memo, parts.publisher, writer.event, time.monotonic, time.time)
     last_event = recovered.next_event - 1
     events = EventSender(parts.publisher, writer.read_events, writer.ack_event, recovered.acked_event, last_event)
     sources = Sources(
@@ -193,7 +211,9 @@ def _station(loaded: Loaded, storage: Storage, parts: Parts, reporter: Reporter,
         certificate_days=lambda: parts.publisher().certificate_days_left(time.time()),
     )
     census = Census(sources, HostWatch(), time.monotonic, time.time)
-    return Station(identity, parts, reporter, alarms, events, census, parts.announcer.skips, time.monotonic, time.time)
+    return Station(
+        identity, parts, reporter, alarms, events, census, parts.announcer.skips, memo, time.monotonic, time.time
+    )
 
 
 def _publisher(
@@ -250,7 +270,13 @@ def _lane(name: str, configuration: Configuration, cache_dir: Path | None) -> La
 
     later = asyncio.get_running_loop().call_later
     return LaneDriver(
-        Lane(slices.lane_policy(configuration, name)), model.task, spec.to_json(), make_host, later, time.monotonic
+        Lane(slices.lane_policy(configuration, name)),
+        model.task,
+        spec.to_json(),
+        make_host,
+        later,
+        time.monotonic,
+        slices.repair_policy(model),
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from inspectd.health.alarmkinds import CLOCK, MQTT, STORAGE, AlarmCode
 from inspectd.health.alarms import Condition
 from inspectd.lane.driver import LaneDriver
+from inspectd.ledgers import stuck
 from inspectd.line import Line
 from inspectd.publish.publisher import Publisher
-from inspectd.publish.reporter import Parts, journal_trouble, trouble_of
+from inspectd.publish.reporter import Parts, broker_refusal, journal_trouble, trouble_of
 
 EXPIRING_DAYS = 30.0
 
@@ -18,6 +19,7 @@ def conditions(parts: Parts, now: float, wall_s: float, *, is_clock_right: bool)
     """Give everything that is wrong now. What is still being started is not wrong yet."""
     for name, line in parts.lines.items():
         yield from _of_camera(name, line, now)
+    yield from _of_stuck_cameras(parts)
     for name, lane in parts.lanes.items():
         yield from _of_model(name, lane, is_required=name in parts.required)
     if trouble := journal_trouble(parts, now):
@@ -30,15 +32,25 @@ def conditions(parts: Parts, now: float, wall_s: float, *, is_clock_right: bool)
 def _of_camera(name: str, line: Line, now: float) -> Iterator[Condition]:
     if line.host.trouble or (line.is_settled and not line.is_fit(now)):
         yield Condition(AlarmCode.CAMERA_LOST, name, trouble_of(line), blocks=True)
-    if line.host.stuck:
-        yield Condition(AlarmCode.WORKER_UNKILLABLE, name, _stuck(line.host.stuck))
+
+
+def _of_stuck_cameras(parts: Parts) -> Iterator[Condition]:
+    """Those of earlier daemons among them, also where the camera is not configured any more."""
+    earlier = stuck(parts.survivors)
+    for name in sorted(earlier.keys() | parts.lines.keys()):
+        own = parts.lines[name].host.stuck if name in parts.lines else ()
+        if pids := (*earlier.get(name, ()), *own):
+            yield Condition(AlarmCode.WORKER_UNKILLABLE, name, _stuck(pids))
 
 
 def _of_model(name: str, lane: LaneDriver, *, is_required: bool) -> Iterator[Condition]:
-    if lane.facts is None and lane.host.trouble:
-        yield Condition(AlarmCode.MODEL_UNAVAILABLE, name, lane.host.trouble, blocks=is_required)
-    if lane.host.stuck:
-        yield Condition(AlarmCode.WORKER_UNKILLABLE, name, _stuck(lane.host.stuck))
+    trouble = lane.host.trouble if lane.facts is None else lane.lane.breaker.reason
+    if trouble:
+        yield Condition(AlarmCode.MODEL_UNAVAILABLE, name, trouble, blocks=is_required)
+    if fallback := lane.crew.ladder.fallback:
+        yield Condition(AlarmCode.FALLBACK_DEVICE, name, fallback)
+    if stuck_pids := lane.crew.stuck:
+        yield Condition(AlarmCode.WORKER_UNKILLABLE, name, _stuck(stuck_pids))
 
 
 def _stuck(pids: tuple[int, ...]) -> str:
@@ -47,12 +59,8 @@ def _stuck(pids: tuple[int, ...]) -> str:
 
 
 def _of_broker(publisher: Publisher, wall_s: float) -> Iterator[Condition]:
-    if publisher.refusal:
-        yield Condition(AlarmCode.BROKER_REFUSED, MQTT, publisher.refusal)
-    elif publisher.refused:
-        yield Condition(AlarmCode.BROKER_REFUSED, MQTT, "results must not be published under the base topic; they wait")
-    elif publisher.deaf:
-        yield Condition(AlarmCode.BROKER_REFUSED, MQTT, f"no subscription to {', '.join(publisher.deaf)}")
+    if refusal := broker_refusal(publisher):
+        yield Condition(AlarmCode.BROKER_REFUSED, MQTT, refusal)
     days_left = publisher.certificate_days_left(wall_s)
     if days_left is not None and days_left < EXPIRING_DAYS:
         text = f"the first certificate to end has {days_left:.0f} days left" if days_left > 0 else "one has ended"

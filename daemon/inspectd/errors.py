@@ -31,12 +31,23 @@ class ModelRefused(OutsideError):
     """A model file does not fit: what was found, what was expected, how to mend. Trying again needs another file."""
 
 
+class DeviceRefused(ModelRefused):
+    """This device does not take the model, or does not compute it right: another one may."""
+
+
 class EngineError(InspectdError):
     """One inference failed: give up this attempt."""
 
 
 class DeviceError(EngineError):
     """The device failed: the child is poisoned and must be replaced."""
+
+
+class OutOfMemory(DeviceError):
+    """The device has no memory for it. Before the admission fewer requests may mend that."""
+
+    requests = 0
+    """So many were tried; 0: not known."""
 
 
 class OutputError(EngineError):

@@ -21,6 +21,10 @@ MAGIC = 0x0001_4745_4C44_534E
 _MAGIC_WORD, _LAST_WORD, _SIMULATED_WORD = 0, 1, 2
 
 
+class LedgerHeld(OutsideError):
+    """A process of an earlier daemon still holds the ledger: wait until it has ended, or `succeed` it."""
+
+
 class Ledger:
     """The page of one camera. One writer (the camera child), any number of readers."""
 
@@ -31,16 +35,41 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
-        """Open or make the file and lock it. Raises OutsideError if a camera child of an earlier daemon holds it."""
+        """Open or make the file and lock it. Raises LedgerHeld and OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.posix_fallocate(descriptor, 0, PAGE_BYTES)
+            return cls(descriptor)
         except BlockingIOError as error:
             os.close(descriptor)
-            raise OutsideError(f"{path}: a camera process of an earlier inspectd still holds the ledger") from error
-        os.posix_fallocate(descriptor, 0, PAGE_BYTES)
-        return cls(descriptor)
+            raise LedgerHeld(f"{path}: a camera process of an earlier inspectd still holds the ledger") from error
+        except OSError:
+            os.close(descriptor)
+            raise
+
+    @classmethod
+    def succeed(cls, path: Path, unfinished: Path, set_aside: Path) -> Ledger:
+        """Go on with a copy of a page that others hold, in a file of its own under the same name.
+
+        They must have been killed: a killed process runs no instruction of its own any more, so their page does not
+        change. Whatever they did to it afterwards, it would reach nobody. Their file stays as `set_aside`, so that the
+        next daemon can still find them by its lock. Killed at any point, this leaves a page with the right number.
+        Raises OSError.
+        """
+        unfinished.unlink(missing_ok=True)
+        page = cls.open(unfinished)
+        try:
+            with path.open("rb") as theirs:
+                page._page[:] = theirs.read(PAGE_BYTES)  # noqa: SLF001 - our own class
+            set_aside.unlink(missing_ok=True)
+            set_aside.hardlink_to(path)
+            unfinished.replace(path)
+        except OSError:
+            page.close()
+            raise
+        return page
 
     @property
     def valid(self) -> bool:

@@ -9,42 +9,39 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from inspectd import __version__
-from inspectd.app import Daemon, StatusReason
+from inspectd.app import Daemon
 from inspectd.door.server import serve
-from inspectd.health.assess import Assessor, Reading, Stage
+from inspectd.drain import GOODBYE_LIMIT_S, LONGEST_S, drain, in_flight
+from inspectd.health.alarmkinds import STATION, AlarmCode
+from inspectd.health.alarms import Condition
+from inspectd.health.lastend import SUCCESS, LastEnd
 from inspectd.health.notify import Notifier
-from inspectd.lane.driver import LaneDriver
+from inspectd.health.sentinel import Sentinel
+from inspectd.health.watchdog import TICK_S, Watchdog
 from inspectd.publish.desk import Called
 from inspectd.publish.journal import Recovered
 from inspectd.publish.reporter import PATIENCE_S, Phase
 
 log = logging.getLogger(__name__)
 
-TICK_S = 1.0
-"""Heartbeat, last results, runs of skipped frames, state, STATUS."""
-CAMERA_GRACE_S = 1.0
-FRAMES_LIMIT_S = 5.0
-"""Frames that are still open at a stop get so long; then they end as 302."""
-COMMIT_LIMIT_S = 5.0
-SENDING_LIMIT_S = 2.0
-"""What is not sent at a stop is sent after the next start."""
-GOODBYE_LIMIT_S = 2.0
-MODEL_GRACE_S = 1.0
-DEADLINE_MARGIN_S = 5.0
-BROKER_STALL_S = 60.0
+END_SLACK_S = 3.0
+"""For what the end does between its limits."""
 EXIT_DONE, EXIT_OUTSIDE, EXIT_INTERNAL = 0, 69, 70
 
 
 class Lifecycle:
     """One run of the daemon."""
 
-    def __init__(self, daemon: Daemon, notifier: Notifier, *, exit_when_done: bool) -> None:
-        self._daemon, self._notifier = daemon, notifier
+    def __init__(
+        self, daemon: Daemon, notifier: Notifier, sentinel: Sentinel, last_end: LastEnd, *, exit_when_done: bool
+    ) -> None:
+        self._daemon, self._notifier, self._sentinel, self._last_end = daemon, notifier, sentinel, last_end
+        self._watchdog = Watchdog(daemon.stages, notifier, sentinel, daemon.clock())
         self._exit_when_done = exit_when_done
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
@@ -52,8 +49,6 @@ class Lifecycle:
         self._failure: str | None = None
         self._renew = asyncio.Event()
         self._closing = asyncio.Event()
-        self._assessor = Assessor(_stages(daemon), daemon.clock())
-        self._stalled: Collection[str] = ()
         self._verdicts_expired = 0
 
     async def run(self) -> int:
@@ -88,12 +83,16 @@ class Lifecycle:
         daemon.announcer.on_given_up = daemon.station.lost
         daemon.announcer.on_events_committed = daemon.station.events.committed
         daemon.writer.start()
+        daemon.station.begin(daemon.storage.recovered)
+        self._tell_last_end()
         for lane in daemon.lanes.values():
             lane.on_change = self._part_changed
             lane.start(daemon.lines)
+            await asyncio.sleep(0)  # to start a process takes 10 ms
         for line in daemon.lines.values():
             line.on_change = self._part_changed
             line.start()
+            await asyncio.sleep(0)
         self._notifier.status("starting: models are loaded, cameras are opened")
         for name, line in daemon.lines.items():
             await self._until(partial(_all_settled, daemon.required_lanes(name)))
@@ -117,6 +116,7 @@ class Lifecycle:
         daemon.reporter.phase = Phase.SERVING
         daemon.reporter.publish_changes()
         self._notifier.ready()
+        self._watchdog.check_time()
         self._notifier.status(daemon.reporter.status_text())
         reasons = daemon.reporter.reasons()
         if reasons:
@@ -132,7 +132,17 @@ class Lifecycle:
             await self._stop.wait()
 
     def _is_all_committed(self) -> bool:
-        return not any(line.in_flight for line in self._daemon.lines.values())
+        return in_flight(self._daemon) == 0
+
+    def _tell_last_end(self) -> None:
+        """Say how the last run ended, if not in order."""
+        for result, status in self._last_end.results.items():
+            if result != SUCCESS:
+                log.warning("the last run ended by %s (%s)", result, status or "no more is known")
+        if text := self._last_end.watchdog_text:
+            self._daemon.station.alarms.pulse(Condition(AlarmCode.WATCHDOG_RESTART, STATION, text))
+        elif self._last_end.stalled:
+            log.warning("the last run ended while this stood still: %s", self._last_end.stalled)
 
     # Draining
 
@@ -140,49 +150,13 @@ class Lifecycle:
         daemon = self._daemon
         self._closing.set()
         self._notifier.stopping()
+        self._sentinel.end_within(LONGEST_S + END_SLACK_S)
         daemon.reporter.phase = Phase.STOPPING
         daemon.reporter.publish_changes()
-        log.info("stopping: %d frames in flight", sum(line.in_flight for line in daemon.lines.values()))
-        await asyncio.gather(*(line.stop(CAMERA_GRACE_S) for line in daemon.lines.values()))
-        try:
-            async with asyncio.timeout(FRAMES_LIMIT_S):
-                await asyncio.gather(*(line.drained() for line in daemon.lines.values()))
-        except TimeoutError:
-            log.warning("stopping: frames that are still open end as not inspected (302)")
-        for line in daemon.lines.values():
-            line.abandon("the daemon was stopped")
-        for lane in daemon.lanes.values():
-            lane.end("the daemon was stopped")
-        daemon.book.flush()
-        is_committed = await self._committed()
-        await asyncio.gather(*(lane.host.stop(MODEL_GRACE_S) for lane in daemon.lanes.values()))
-        await daemon.publisher.drained(SENDING_LIMIT_S)
-        await daemon.station.events.drained(SENDING_LIMIT_S)
-        daemon.reporter.publish_counters()
-        reason: StatusReason = "stop" if self._failure is None else "failure"
-        was_connected = daemon.publisher.connected
-        if not await daemon.publisher.close(GOODBYE_LIMIT_S, daemon.status_message(reason)) and was_connected:
-            log.warning("stopping: the broker did not acknowledge the goodbye; it will publish the last will")
-        is_closed = await daemon.writer.close(COMMIT_LIMIT_S, clean=is_committed)
-        for line in daemon.lines.values():
-            line.close()
-        unsent = daemon.publisher.stats().unsent
-        log.info("stopped: %d results unsent%s", unsent, " (they are sent after the next start)" if unsent else "")
+        is_complete = await drain(daemon, self._changed, "stop" if self._failure is None else "failure")
         if self._failure is not None:
             return EXIT_INTERNAL
-        return EXIT_DONE if is_closed and is_committed else EXIT_OUTSIDE
-
-    async def _committed(self) -> bool:
-        """Wait until every frame has its row; False if the disk does not take them."""
-        try:
-            async with asyncio.timeout(COMMIT_LIMIT_S):
-                while not self._is_all_committed():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            log.error("stopping: the disk did not take the last records; they end as not inspected (302)")
-            return False
-        return True
+        return EXIT_DONE if is_complete else EXIT_OUTSIDE
 
     # Tasks
 
@@ -219,12 +193,11 @@ class Lifecycle:
 
     async def _tick(self) -> None:
         daemon = self._daemon
-        period_s = min(TICK_S, (self._notifier.watchdog_s or 4 * TICK_S) / 4)
         told_s = daemon.clock()
         while True:
-            await asyncio.sleep(period_s)
-            self._feed_watchdog()
+            await asyncio.sleep(self._watchdog.tick_s)
             now = daemon.clock()
+            self._watchdog.look(now)
             if now - told_s < TICK_S:
                 continue
             told_s = max(told_s + TICK_S, now - TICK_S)
@@ -245,22 +218,16 @@ class Lifecycle:
         daemon.reporter.beat()
         if daemon.reporter.serving:
             self._notifier.status(daemon.reporter.status_text())
+        elif daemon.reporter.phase is Phase.STARTING:
+            self._watchdog.extend_start((lane.host.pid for lane in daemon.lanes.values() if not lane.is_settled), now)
 
     def _count_expired_verdicts(self) -> None:
         """Of this publisher; a new one begins at 0."""
         stats = self._daemon.publisher.stats()
-        expired = stats.verdicts_expired + stats.verdicts_overflowed
+        expired = stats.verdicts_lost
         if expired > self._verdicts_expired:
             self._daemon.writer.count(verdicts_expired=expired - self._verdicts_expired)
         self._verdicts_expired = expired
-
-    def _feed_watchdog(self) -> None:
-        stalled = self._assessor.assess(self._daemon.clock())
-        if not stalled:
-            self._notifier.feed_watchdog()
-        elif stalled.keys() != self._stalled:
-            log.critical("stalled, the watchdog gets nothing: %s", "; ".join(stalled.values()))
-        self._stalled = stalled.keys()
 
     # Flags
 
@@ -275,7 +242,7 @@ class Lifecycle:
 
     def _new_stream(self, recovered: Recovered) -> None:
         """The publisher has to begin with the new stream."""
-        self._daemon.station.damaged(recovered)
+        self._daemon.station.begin_stream(recovered)
         self._renew.set()
 
     def _asked_to_stop(self, name: str) -> None:
@@ -303,28 +270,3 @@ class _Settling(Protocol):
 
 def _all_settled(parts: Sequence[_Settling]) -> bool:
     return all(part.is_settled for part in parts)
-
-
-def _stages(daemon: Daemon) -> list[Stage]:
-    """What must make progress: every lane (each frame has a deadline), and the way to the broker.
-
-    Not the disk: a slow one makes the station not ready, and the loop goes on; starting again would not mend it.
-    """
-    longest_s = max(line.spec.deadline_s for line in daemon.lines.values())
-
-    def broker() -> Reading:
-        stats = daemon.publisher.stats()
-        excuse = None if daemon.publisher.connected and stats.held_reason is None else "the broker is away or refuses"
-        return Reading(stats.acked_seq, stats.unsent > 0, excuse)
-
-    stages = [
-        Stage(f"model {name}", longest_s + DEADLINE_MARGIN_S, partial(_read_lane, lane))
-        for name, lane in daemon.lanes.items()
-    ]
-    return [*stages, Stage("broker", BROKER_STALL_S, broker)]
-
-
-def _read_lane(lane: LaneDriver) -> Reading:
-    stats = lane.lane.stats
-    ended = stats.done + stats.timed_out + stats.dropped + stats.failed + stats.unavailable
-    return Reading(ended, lane.lane.waiting > 0)

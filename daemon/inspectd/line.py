@@ -21,12 +21,14 @@ from inspectd.camera.store import LINE_READER, FrameStore
 from inspectd.decide import decide
 from inspectd.errors import OutsideError, WorkerError
 from inspectd.join import Join
+from inspectd.lane.everynth import Choice
 from inspectd.ledger import Ledger
 from inspectd.lineports import Book, ClosedFrame, LineSpec, ModelLane
 from inspectd.records import (
     CameraFacts,
     Code,
     Done,
+    Dropped,
     Frame,
     Interrupted,
     Outcome,
@@ -85,6 +87,9 @@ class Line:
         self._arrivals_s: deque[float] = deque(maxlen=RATE_FRAMES)
         self._first = ledger.last + 1
         self._lanes, self._book, self._clock = lanes, book, clock
+        levels = {model: level for model, lane in lanes.items() if (level := lane.level(spec.camera)) is not None}
+        required = [levels.pop(model) for model, is_required in spec.plan.models if is_required and model in levels]
+        self._choice = Choice(required, levels)
         self._open: dict[int, _Open] = {}
         self._enabled_s: float | None = None
         self._died_at: int | None = None
@@ -200,6 +205,7 @@ class Line:
         self._skip_next = self.spec.simulated and died_at is not None and died_at == self._died_at
         self._died_at = died_at
         self.facts, self.has_given_a_frame = None, False
+        self._store.child_gone()
         if not reaped:
             self._store.quarantine(life)
         self._record_gap(self.accounts.skip_to(self.ledger.last), Code.INTERRUPTED, f"camera process: {reason}")
@@ -226,10 +232,7 @@ class Line:
     def model_admitted(self) -> None:
         """A model's child has so and so many requests: there may be need of more slots."""
         if self.facts is not None and self._store.slots:
-            try:
-                self._store.provide()
-            except OutsideError as error:
-                log.warning("%s; it goes on with %d slots", error, self._store.slots)
+            self._store.provide(self._no_more_slots)
 
     def finished(self, frame: Frame, model: str, outcome: Outcome) -> None:
         """The model's word on the frame; the last model closes it."""
@@ -260,8 +263,14 @@ class Line:
         self._open[frame.frame_id] = _Open(frame, Join(self._lanes))
         self._idle.clear()
         self._note_frame()
-        for lane in self._lanes.values():
-            lane.offer(frame, frame.captured_s + self.spec.deadline_s)
+        overload = self._choice.refusal()
+        for model, lane in self._lanes.items():
+            refusal = overload or self._choice.refusal_by(model)
+            if refusal is None:
+                lane.offer(frame, frame.captured_s + self.spec.deadline_s)
+            else:
+                lane.note_skipped()
+                self.finished(frame, model, Dropped(Code.SKIPPED_BY_POLICY, refusal))
 
     def _announced_lost(self, message: Message) -> None:
         with understood(f"camera {self.name}"):
@@ -344,14 +353,14 @@ class Line:
         """The camera has a picture that is too large for its slots."""
         with understood(f"camera {self.name}"):
             self._store.need(int(message["bytes"]))
-        try:
-            self._store.provide()
-        except OutsideError as error:
-            log.error("%s", error)
-            self.host.offer({"t": "full"})  # this picture is recorded as too large (404), the next ones may fit
+        self._store.provide(self._no_larger_slots)
 
     def _give_first_pool(self) -> None:
-        try:
-            self._store.begin()
-        except OutsideError as error:
-            self.host.kill(str(error))
+        self._store.begin(lambda error: self.host.kill(str(error)))
+
+    def _no_more_slots(self, error: OutsideError) -> None:
+        log.warning("%s; it goes on with %d slots", error, self._store.slots)
+
+    def _no_larger_slots(self, error: OutsideError) -> None:
+        log.error("%s", error)
+        self.host.offer({"t": "full"})  # this picture is recorded as too large (404), the next ones may fit

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from inspectd.accounts import Span
+from inspectd.lane.skip import SkipLevel
 from inspectd.records import CameraFacts, Code, Decision, DecisionPlan, Detection, Frame, ModelRun, Outcome
 from inspectd.worker.frames import PoolSpec
 
@@ -64,6 +65,12 @@ class ModelLane(Protocol):
 
     def offer(self, frame: Frame, deadline_s: float) -> None:
         """Give a frame; `finished` is called exactly once, by the deadline at the latest."""
+
+    def level(self, camera: str) -> SkipLevel | None:
+        """How many of the camera's frames the model can bear; None: they are never left out."""
+
+    def note_skipped(self) -> None:
+        """A frame for this model was left out by the skip policy, and is not offered."""
 
     def add_pool(self, spec: PoolSpec, descriptor: int) -> None:
         """A pool whose slots will be asked about."""

@@ -218,7 +218,7 @@ class Interrupted:
     """Why a frame has no picture to inspect, or lost its inspection: the picture's or the daemon's fault."""
 
     code: Code
-    """302, 304, 400…405, 600, 601."""
+    """302…304, 400…405, 600, 601."""
     reason: str
 
 

@@ -32,8 +32,9 @@ _COLOURS = {
 _ORDER = (Evaluation.OK, Evaluation.NOT_OK, Evaluation.NOT_DECIDABLE, Evaluation.UNDEFINED)
 _ROW_FIELDS = (
     *("seq", "resultId", "cameraId", "fromFrameId", "toFrameId", "frames", "framesIsUpperBound", "captureTime"),
-    *("resultState", "resultEvaluation", "resultEvaluationCode", "resultEvaluationDetails"),
+    *("resultState", "resultEvaluation", "evaluation", "resultEvaluationCode", "resultEvaluationDetails"),
 )
+"""Those that a result message has too are as there; `evaluation` is the word that `--evaluation` takes."""
 _BUCKET_FIELDS = ("from", "to", *(evaluation.word for evaluation in _ORDER), "total")
 
 
@@ -84,6 +85,7 @@ def _row_document(row: JournalRow) -> dict[str, Any]:
         row.count_is_upper_bound,
         time_text(row.wall_s),
         row.state,
+        int(row.evaluation),
         row.evaluation.word,
         row.code,
         row.details,

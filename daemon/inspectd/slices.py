@@ -16,11 +16,13 @@ from inspectd.config.load import Loaded, digest
 from inspectd.config.modelfile import hashes_of
 from inspectd.config.plan import ASSUMED_REQUESTS, slots
 from inspectd.config.rules import decision_plan
-from inspectd.config.schema import Configuration
+from inspectd.config.schema import Configuration, Model
 from inspectd.engine import ModelSpec
 from inspectd.errors import OutsideError
+from inspectd.lane.breaker import BreakerPolicy
 from inspectd.lane.inbox import CameraShare, WhenFull
-from inspectd.lane.lane import LanePolicy
+from inspectd.lane.policy import LanePolicy
+from inspectd.lane.skip import SkipPolicy
 from inspectd.lineports import LineSpec
 from inspectd.publish import reports
 from inspectd.publish.broker import BrokerSettings, TlsFiles
@@ -28,6 +30,7 @@ from inspectd.publish.reports import RecipeFacts
 from inspectd.publish.retention import Limits
 from inspectd.records import ConfigurationId, ModelFacts
 from inspectd.storage import CameraNumbers, StorageSettings
+from inspectd.worker.crewports import RepairPolicy
 
 LOSSLESS_FPS = 100.0
 """Rate of a source that waits for slots, for what is reserved ahead; a faster one reserves more often."""
@@ -80,11 +83,31 @@ def lane_policy(configuration: Configuration, name: str) -> LanePolicy:
     """Give a lane's slice."""
     model = configuration.models[name]
     shares = {
-        camera_id: CameraShare(_UNBOUNDED if camera.is_lossless else model.queue_depth, camera.priority)
+        camera_id: CameraShare(
+            _UNBOUNDED if camera.is_lossless else model.queue_depth,
+            camera.priority,
+            may_skip=not camera.is_lossless,
+        )
         for camera_id, camera in configuration.cameras.items()
         if name in camera.models
     }
-    return LanePolicy(name, model.timeout_s, model.kill_after_s, model.retries, WhenFull(model.when_full), shares)
+    return LanePolicy(
+        model=name,
+        timeout_s=model.timeout_s,
+        kill_after_s=model.kill_after_s,
+        retries=model.retries,
+        when_full=WhenFull(model.when_full),
+        shares=shares,
+        breaker=BreakerPolicy(model.breaker.failures, model.breaker.open_s),
+        skip=SkipPolicy(model.skip.most, model.skip.rise_after_ms / 1000, model.skip.fall_after_ms / 1000),
+        demotes=model.on_timeout == "demote",
+    )
+
+
+def repair_policy(model: Model) -> RepairPolicy:
+    """Give what a model's repair needs."""
+    limit_bytes = None if model.rss_limit_mb == "auto" else model.rss_limit_mb * 2**20
+    return RepairPolicy(model.devices, model.retry_primary_s, limit_bytes)
 
 
 def fps_total(configuration: Configuration, name: str) -> float:

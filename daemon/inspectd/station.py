@@ -25,18 +25,23 @@ from inspectd.publish.events import Event, EventName
 from inspectd.publish.eventsender import EventSender
 from inspectd.publish.journal import Loss, Recovered
 from inspectd.publish.journalrows import StoredResult
+from inspectd.publish.memo import Memo
+from inspectd.publish.publisher import Publisher
 from inspectd.publish.receipts import Receipts
-from inspectd.publish.reporter import Parts, Reporter
+from inspectd.publish.reporter import Parts, Phase, Reporter
 from inspectd.publish.skips import Skips
 from inspectd.publish.wire import time_text
+from inspectd.worker.crewports import Move, Place
 
 log = logging.getLogger(__name__)
 
 HEALTH_PERIOD_S = healthreport.PERIOD_S
 HEALTH_EXPIRES_S = healthreport.PERIODS_KEPT * healthreport.PERIOD_S
+REASON_MAX = 500
+"""Characters of a reason in an event."""
 RANGES_MAX = 100
 """Ranges of lost results in one event; its count is of all."""
-LOST_SEVERITY, DAY_SEVERITY, COMMAND_SEVERITY = 900, 100, 200
+LOST_SEVERITY, MOVE_SEVERITY, COMMAND_SEVERITY, CONFIGURATION_SEVERITY, DAY_SEVERITY = 900, 400, 200, 200, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +69,41 @@ class Station:
         events: EventSender,
         census: Census,
         skips: Skips,
+        memo: Memo,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
         self.alarms, self.events = alarms, events
         self._identity, self._parts, self._reporter, self._census = identity, parts, reporter, census
         self._receipts = Receipts()
-        self._skips = skips
+        self._skips, self._memo = skips, memo
         self._clock, self._wall = clock, wall
         self._zone = ZoneInfo(identity.time_zone)
-        self._day = self._today()
         self._health: bytes = b""
         self._health_due_s = clock()
-        self._duplicates = 0
-        """Connection that was lost to another client with our id: told once each."""
+        self._told_connection: tuple[Publisher, int] | None = None
+        """The connection on which the alarms were told in full: a broker may come back with older ones."""
+        self._duplicate_of: tuple[Publisher, int] | None = None
+        """The connection that was lost to another client with our id: told once each."""
 
     # Time and news
+
+    def begin(self, recovered: Recovered) -> None:
+        """Tell what the start has found."""
+        self.begin_stream(recovered)
+        now = self._parts.configuration_hash
+        before = self._memo.get("configuration")
+        if before and before != now:
+            detail = {"from": before, "to": now, "by": "start"}
+            event = Event(EventName.CONFIGURATION_CHANGED, "station", CONFIGURATION_SEVERITY, detail)
+            self._parts.writer.event(event)
+        self._memo.put("configuration", now)
 
     def each_second(self, now: float) -> None:
         """Look at everything; tell what has changed."""
         parts = self._parts
-        self.alarms.observe(conditions(parts, now, self._wall(), is_clock_right=parts.is_clock_right()))
+        if self._reporter.phase is not Phase.STOPPING:  # what is taken down in order is no fault
+            self.alarms.observe(conditions(parts, now, self._wall(), is_clock_right=parts.is_clock_right()))
         if skipped := self._skips.take():
             parts.writer.event(skipped)
         if now >= self._health_due_s:
@@ -95,8 +114,11 @@ class Station:
     def broker_changed(self) -> None:
         """There is a connection, or none any more."""
         publisher = self._parts.publisher()
-        if publisher.duplicate and self._duplicates != publisher.connects:
-            self._duplicates = publisher.connects
+        if publisher.connected and self._told_connection != (publisher, publisher.connects):
+            self._told_connection = publisher, publisher.connects
+            self.alarms.publish_all(self._parts.lines, self._parts.lanes)
+        if publisher.duplicate and self._duplicate_of != (publisher, publisher.connects):
+            self._duplicate_of = publisher, publisher.connects
             text = "another client has signed in with our client id, and the broker ended this connection"
             self.alarms.pulse(Condition(AlarmCode.DUPLICATE_CLIENT, MQTT, text))
         self.events.wake()
@@ -109,8 +131,8 @@ class Station:
         text = f"{loss.count} results were given up unsent; the first range is {ranges[0][0]} to {ranges[0][1]}"
         self.alarms.pulse(Condition(AlarmCode.OUTBOX_FULL, STORAGE, text))
 
-    def damaged(self, recovered: Recovered) -> None:
-        """The journal was set aside and a new stream has begun; `recovered.damaged` says why."""
+    def begin_stream(self, recovered: Recovered) -> None:
+        """A new stream has begun; `recovered.damaged` says what was set aside, at the start or since."""
         self.events.begin(recovered.acked_event, recovered.next_event - 1)
         if recovered.damaged is not None:
             self.alarms.pulse(Condition(AlarmCode.OUTBOX_DAMAGED, STORAGE, recovered.damaged))
@@ -118,6 +140,16 @@ class Station:
     def dead_letter(self, seq: int, reason: str) -> None:
         """The broker will never take this result; a substitute goes out."""
         self.alarms.pulse(Condition(AlarmCode.DEAD_LETTER, MQTT, f"result {seq}: {reason}"))
+
+    def model_moved(self, move: Move) -> None:
+        """A model runs on another device or from another file than before, or with fewer requests."""
+        detail = {
+            "model": move.model,
+            "from": _place(move.before),
+            "to": _place(move.after),
+            "reason": move.reason[:REASON_MAX],
+        }
+        self._parts.writer.event(Event(EventName.MODEL_CHANGED, move.model, MOVE_SEVERITY, detail))
 
     def audit(self, requester: str, command: str, result: str) -> None:
         """A request has changed something, or was refused."""
@@ -133,7 +165,6 @@ class Station:
 
     def publish_all(self) -> None:
         """Publish everything retained that is ours, for a publisher that is new."""
-        self.alarms.publish_all(self._parts.lines, self._parts.lanes)
         if self._health:
             self._retain_health()
 
@@ -202,11 +233,16 @@ class Station:
     # Days
 
     def _end_day(self) -> None:
-        """Once a day, in local time: what was captured, and that all of it is accounted or in flight."""
-        today = self._today()
-        if today == self._day:
+        """Once a day, in local time: what was captured, and that all of it is accounted or in flight.
+
+        A day that the daemon slept through is told after the start. A clock that is set back begins no new day.
+        """
+        today, day = self._today(), self._memo.get("day")
+        if today <= day:
             return
-        self._day = today
+        self._memo.put("day", today)
+        if not day:
+            return
         captured, in_flight = self._reporter.numbers()
         detail = {
             "captured": sum(captured.values()),
@@ -217,3 +253,8 @@ class Station:
 
     def _today(self) -> str:
         return datetime.fromtimestamp(self._wall(), self._zone).date().isoformat()
+
+
+def _place(place: Place) -> dict[str, Any]:
+    fields = {"device": place.device, "hash": place.hash, "requestsMost": place.requests_most}
+    return {name: value for name, value in fields.items() if value is not None}

@@ -7,6 +7,7 @@ number. Cameras that are not configured any more are included: their last frames
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -14,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inspectd.accounts import Mark, recover
-from inspectd.errors import OutsideError
 from inspectd.ledger import Ledger
+from inspectd.ledgers import Survivors, camera_names, open_ledgers
 from inspectd.publish.journal import Encode, Journal, Recovered
 from inspectd.publish.reserve import Reserve
 from inspectd.publish.retention import Limits
@@ -24,10 +25,6 @@ from inspectd.publish.storagelock import StorageLock
 from inspectd.records import Code, LostRun
 
 log = logging.getLogger(__name__)
-
-LEDGER_WAIT_S = 5.0
-LEDGER_STEP_S = 0.02
-"""The camera children of a killed daemon are killed with it: they hold their ledgers for milliseconds more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +61,15 @@ class Storage:
     """By camera, configured or not."""
     excluded: dict[str, int]
     """Numbers of each camera that are outside `captured`."""
+    survivors: Survivors
+    """Camera processes of earlier daemons that were killed and had not ended when the ledgers were opened."""
 
     def close(self) -> None:
         """Give the ledgers and the folder back (the journal belongs to its writer)."""
         for ledger in self.ledgers.values():
             ledger.close()
+        for survivor in itertools.chain.from_iterable(self.survivors.values()):
+            survivor.close()
         self.lock.release()
 
 
@@ -93,10 +94,10 @@ def _open(settings: StorageSettings, cameras: Mapping[str, CameraNumbers], encod
     with contextlib.ExitStack() as undo:
         lock = StorageLock.acquire(settings.path)
         undo.callback(lock.release)
-        ledgers: dict[str, Ledger] = {}
-        for camera in sorted({*cameras, *_ledger_names(settings.path)}):
-            ledgers[camera] = _open_ledger(settings.path, camera)
-            undo.callback(ledgers[camera].close)
+        folder = settings.path / "ledger"
+        ledgers, survivors = open_ledgers(folder, {*cameras, *camera_names(folder)})
+        for ledger in ledgers.values():
+            undo.callback(ledger.close)
         journal, recovered = Journal.open(
             settings.path / "journal",
             kernel_boot_id=settings.kernel_boot_id,
@@ -107,11 +108,13 @@ def _open(settings: StorageSettings, cameras: Mapping[str, CameraNumbers], encod
         )
         if recovered.damaged:
             log.error("journal: %s", recovered.damaged)
-        for camera in recovered.marks.keys() - ledgers.keys():
-            ledgers[camera] = _open_ledger(settings.path, camera)
-            undo.callback(ledgers[camera].close)
+        missing, their_survivors = open_ledgers(folder, recovered.marks.keys() - ledgers.keys())
+        for ledger in missing.values():
+            undo.callback(ledger.close)
+        ledgers |= missing
+        survivors |= their_survivors
         reserve = Reserve(settings.path, settings.reserve_bytes)
-        storage = Storage(lock, reserve, journal, recovered, ledgers, {})
+        storage = Storage(lock, reserve, journal, recovered, ledgers, {}, survivors)
         _reconcile(storage, encoder, cameras)
         reserve.fill()
         undo.pop_all()
@@ -153,23 +156,3 @@ def _reconcile(storage: Storage, encoder: Callable[[str], Encode], cameras: Mapp
     for run in lost:
         what = "at most so many frames lost with the machine" if run.count_is_upper_bound else "frames left open"
         log.warning("camera %s: %s: %d (%d to %d)", run.camera, what, run.count, run.from_frame_id, run.to_frame_id)
-
-
-def _ledger_names(path: Path) -> list[str]:
-    folder = path / "ledger"
-    return [file.name for file in folder.iterdir() if file.is_file()] if folder.is_dir() else []
-
-
-def _open_ledger(path: Path, camera: str) -> Ledger:
-    """Open a ledger; wait a moment for a camera process of a daemon that was just killed. Raises OutsideError."""
-    deadline_s = time.monotonic() + LEDGER_WAIT_S
-    while True:
-        try:
-            return Ledger.open(path / "ledger" / camera)
-        except OutsideError:
-            if time.monotonic() >= deadline_s:
-                raise
-            time.sleep(LEDGER_STEP_S)
-        except OSError as error:
-            file = path / "ledger" / camera
-            raise OutsideError(f"{file}: {error.strerror}; inspectd must be able to write it") from error

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from tests.contract.example_values import (
     CAMERA,
+    CLOSED_WALL_S,
     CODE_HASH,
     CONFIGURATION_HASH,
     MODEL_HASH,
+    RECIPE,
     RECIPE_HASH,
     RECIPE_NUMBER,
     RESULT_ID,
@@ -18,18 +20,24 @@ from tests.contract.example_values import (
     WALL_S,
 )
 
+from inspectd.book import Bookkeeper, Identity
+from inspectd.lineports import ClosedFrame, LineSpec
 from inspectd.publish import messages
+from inspectd.publish.uuid7 import uuid_text
 from inspectd.records import (
     Box,
+    CameraFacts,
     Code,
     ConfigurationId,
     Decision,
+    DecisionPlan,
     Detection,
     Evaluation,
     Frame,
     Inspection,
     ModelRun,
     OutcomeKind,
+    Record,
     ResultState,
     RuleResult,
 )
@@ -47,9 +55,9 @@ def about_parts() -> dict[str, bytes]:
         **results,
         "result-substitute": messages.substitute(results["result-not-ok"]),
         "lastresult": messages.last_result(made["not-ok"], STATION, SEQ, UPTIME_MS, RECIPE_NUMBER),
-        "verdict-pass": messages.verdict(made["ok"], SEQ, RECIPE_NUMBER, "SN123"),
-        "verdict-reject": messages.verdict(made["not-ok"], SEQ, RECIPE_NUMBER, "SN123"),
-        "verdict-not-committed": messages.verdict(_not_committed(), 0, RECIPE_NUMBER, "SN123"),
+        "verdict-pass": messages.verdict(made["ok"], SEQ),
+        "verdict-reject": messages.verdict(made["not-ok"], SEQ),
+        "verdict-not-committed": messages.verdict(_not_committed(), 0),
     }
 
 
@@ -57,19 +65,54 @@ def result_of(inspection: Inspection) -> bytes:
     return messages.result(inspection, STATION, SEQ, UPTIME_MS, RECIPE_NUMBER)
 
 
+@dataclass
+class _Top:
+    """A line, as its records need it."""
+
+    spec: LineSpec
+    name: str
+    facts: CameraFacts | None
+
+
+@dataclass
+class _Kept:
+    """The journal's writer."""
+
+    records: list[Record] = field(default_factory=list)
+
+    def submit(self, record: Record, *, urgent: bool = False) -> None:
+        assert not urgent
+        self.records.append(record)
+
+    def reserve(self, camera: str, to: int) -> None:
+        """Nothing to be kept."""
+
+
 def passed() -> Inspection:
-    return Inspection(
-        result_id=RESULT_ID,
-        job_id="top-99123",
-        camera="top",
-        frame_id=99_123,
+    """As the station's own book makes it of a frame; only the random part of its id is replaced."""
+    plan = DecisionPlan((("defects", True), ("code", False)), (), Evaluation.NOT_OK)
+    spec = LineSpec("top", {}, simulated=False, lossless=False, fps=30.0, deadline_s=0.3, plan=plan)
+    identity = Identity(
+        ConfigurationId(RECIPE.id, STATION.software_version, RECIPE_HASH),
+        {"top": ConfigurationId(STATION.station_id, STATION.software_version, CONFIGURATION_HASH)},
+    )
+    kept = _Kept()
+    book = Bookkeeper(kept, identity, lambda: CLOSED_WALL_S, skipped_as_results=False)
+    book.expect("top", 0, 30.0)
+    book.closed(_Top(spec, "top", CAMERA), _closed())
+    [made] = kept.records
+    assert isinstance(made, Inspection)
+    job_id = made.job_id.replace(uuid_text(made.result_id), uuid_text(RESULT_ID))
+    return replace(made, result_id=RESULT_ID, job_id=job_id)
+
+
+def _closed() -> ClosedFrame:
+    return ClosedFrame(
         frame=Frame("top", 99_123, 0, 3, 7, 1920, 1080, 50.0, WALL_S, acquisition_s=0.004),
-        camera_facts=CAMERA,
+        frame_id=99_123,
         captured_s=50.0,
         captured_wall_s=WALL_S,
         closed_s=50.031,
-        closed_wall_s=WALL_S + 0.031,
-        deadline_s=0.3,
         decision=Decision(
             ResultState.COMPLETED,
             Evaluation.OK,
@@ -79,9 +122,6 @@ def passed() -> Inspection:
         ),
         runs=(_run("defects", "detect", MODEL_HASH, 0.0213), _run("code", "ocr", CODE_HASH, 0.0061)),
         detections=(Detection(6, "board", 0.97, Box(212.5, 80.25, 1490.0, 912.75), "defects"),),
-        recipe=ConfigurationId("A12", "1", RECIPE_HASH),
-        configuration=ConfigurationId("top", "1", CONFIGURATION_HASH),
-        simulated=False,
     )
 
 

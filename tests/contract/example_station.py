@@ -23,9 +23,14 @@ from inspectd.health.alarms import AlarmBook, Change, Condition
 from inspectd.publish import events, healthreport, reports
 from inspectd.publish.counters import Counters, Tally
 from inspectd.publish.events import DURABLE, Event, EventName
+from inspectd.publish.reasons import PACKET_TOO_LARGE, words
+from inspectd.publish.reporter import STATE_SEVERITY
 from inspectd.publish.reports import Automatic, Vision
+from inspectd.publish.skips import Skips
 from inspectd.publish.uuid7 import uuid7
-from inspectd.records import ModelFacts
+from inspectd.records import Code, LostRun, ModelFacts
+from inspectd.statemachine import State, Trigger
+from inspectd.station import COMMAND_SEVERITY, DAY_SEVERITY, LOST_SEVERITY
 
 
 def about_the_station(commands: tuple[str, ...]) -> dict[str, bytes]:
@@ -152,7 +157,7 @@ def alarms() -> dict[str, bytes]:
     _, lost = _raised(AlarmCode.CAMERA_LOST, "top", CAMERA_TROUBLE, blocks=True)
     book, _ = _raised(AlarmCode.CLOCK_UNSYNCHRONISED, "clock", "ntp reaches no server", blocks=False)
     [acknowledged] = book.acknowledge()
-    too_large = Condition(AlarmCode.DEAD_LETTER, "mqtt", "result 4600 has 60112 bytes, the broker takes 32768")
+    too_large = Condition(AlarmCode.DEAD_LETTER, "mqtt", f"result 4600: {words(PACKET_TOO_LARGE)}")
     [over] = AlarmBook().pulse(too_large, WALL_S)
     return {
         "alarm-camera-lost": lost.payload,
@@ -164,15 +169,26 @@ def alarms() -> dict[str, bytes]:
 def happened() -> dict[str, bytes]:
     _, lost = _raised(AlarmCode.CAMERA_LOST, "top", CAMERA_TROUBLE, blocks=True)
     assert lost.event is not None
-    skipped = {"count": 4, "fromFrameId": 99_120, "toFrameId": 99_123, "reason": "queue full"}
+    skips = Skips()
+    skips.note(LostRun("top", 99_120, 99_123, Code.QUEUE_FULL, "queue full", WALL_S))
+    skipped = skips.take()
+    assert skipped is not None
     received = {"requester": "mes-1", "command": "reset-counters", "result": "completed"}
+    day = {"captured": 10_003, "accounted": 10_000, "inFlight": 3}
+    fault = {
+        "from": State.CONTINUOUS_EXECUTION.word,
+        "to": State.ERROR.word,
+        "by": Trigger.FAULT.value,
+        "reasons": [CAMERA_TROUBLE],
+    }
+    results = {"streamId": STREAM_ID, "ranges": [[4600, 4601]], "count": 2}
     found = [
         lost.event,
-        Event(EventName.COMMAND_RECEIVED, "station", 100, received),
-        Event(EventName.DAY_ACCOUNTED, "station", 100, {"captured": 10_003, "accounted": 10_003}),
-        Event(EventName.FRAMES_SKIPPED, "top", 400, skipped),
-        Event(EventName.RESULTS_LOST, "storage", 800, {"streamId": STREAM_ID, "ranges": [[4600, 4601]], "count": 2}),
-        Event(EventName.STATE_CHANGED, "station", 100, {"from": "Error", "to": "ContinuousExecution"}),
+        Event(EventName.COMMAND_RECEIVED, "station", COMMAND_SEVERITY, received),
+        Event(EventName.DAY_ACCOUNTED, "station", DAY_SEVERITY, day),
+        skipped,
+        Event(EventName.RESULTS_LOST, "storage", LOST_SEVERITY, results),
+        Event(EventName.STATE_CHANGED, "station", STATE_SEVERITY, fault),
     ]
     return {_file_name(event): _event(event, number) for number, event in enumerate(found, start=17)}
 

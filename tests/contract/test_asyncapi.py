@@ -37,9 +37,11 @@ from inspectd.publish.broker import BrokerSettings
 from inspectd.publish.commands import Commands, Request, Topic, get_state
 from inspectd.publish.effects import Incoming
 from inspectd.publish.healthreport import PERIOD_S, PERIODS_KEPT
+from inspectd.publish.journal import _new_stream_id
 from inspectd.publish.receipts import Receipts
 from inspectd.publish.reports import CONTRACT
 
+DOCUMENT = CONFIG.parent / "docs" / "mqtt.md"
 DAEMON = CONFIG.parent / "daemon" / "inspectd"
 EXAMPLES = CONFIG / "examples" / "messages"
 BASE = "acme/suzhou/smt/line3/aoi/aoi-01"
@@ -166,6 +168,28 @@ def test_examples_are_fresh() -> None:
     )
 
 
+def test_examples_have_ids_as_the_station_gives_them() -> None:
+    """A program that is written after them must not fall over the first real message."""
+    read = {name: json.loads(payload) for name, payload in examples().items()}
+    for name, one in read.items():
+        if name.startswith(("result-", "lastresult")):
+            assert one["jobId"] == one["measId"] == one["resultId"], name
+        if name.startswith("verdict-"):
+            assert (one["meas"], one["part"]) == (one["id"], ""), name
+    assert _shape(STREAM_ID) == _shape(_new_stream_id())
+
+
+def test_the_whole_messages_of_the_documentation_are_examples() -> None:
+    """Those without a … in them."""
+    stored = [json.loads(payload) for payload in examples().values()]
+    text = DOCUMENT.read_text(encoding="utf-8")
+    blocks = re.findall(r"(?:^ {4,}\S.*\n)+", text, re.MULTILINE)
+    whole = [block for block in blocks if block.lstrip().startswith("{") and "…" not in block]
+    assert len(whole) >= 4
+    for block in whole:
+        assert json.loads(block) in stored, block
+
+
 def test_the_document_names_exactly_the_examples_there_are() -> None:
     named = [name for message in messages().values() for name in examples_of(message)]
     assert sorted(named) == sorted(examples())
@@ -201,6 +225,10 @@ def test_only_one_example_of_a_verdict_passes() -> None:
     read = {name: json.loads(payload) for name, payload in verdicts.items()}
     decisive = {name: [one[field] for field in ("eval", "state", "sim", "late")] for name, one in read.items()}
     assert [name for name, values in decisive.items() if values == [1, 1, 0, 0]] == ["verdict-pass"]
+
+
+def _shape(identifier: str) -> str:
+    return re.sub("[0-9a-f]", "x", identifier)
 
 
 def _text(payload: bytes) -> str:

@@ -137,10 +137,17 @@ DETAILS: dict[EventName, dict[str, Any]] = {
     EventName.FRAMES_SKIPPED: {"count": 3, "fromFrameId": 7, "toFrameId": 9, "reason": "queue full"},
     EventName.RESULTS_LOST: {"streamId": "s-1", "ranges": [[1, 5], [9, 9]], "count": 6},
     EventName.CONFIGURATION_CHANGED: {"from": "9f2c", "to": "41b7", "by": "reload"},
+    EventName.MODEL_CHANGED: {
+        "model": "defects",
+        "from": {"device": "GPU", "hash": "9f2c"},
+        "to": {"device": "CPU", "hash": "9f2c", "requestsMost": 4},
+        "reason": "runs on CPU, since GPU failed: device lost",
+    },
     EventName.COMMAND_RECEIVED: {"requester": "mes-1", "command": "replay", "result": "completed"},
     EventName.ALARM_RAISED: {"code": "CameraLost", "text": "x", "since": "2026-11-30T00:53:20.123Z", "count": 1},
     EventName.ALARM_CLEARED: {"code": "CameraLost", "text": "x", "since": "2026-11-30T00:53:20.123Z", "count": 1},
-    EventName.DAY_ACCOUNTED: {"captured": 100, "accounted": 99},
+    EventName.DAY_ACCOUNTED: {"captured": 100, "accounted": 99, "inFlight": 1},
+    EventName.STATE_CHANGED: {"from": "Ready", "to": "Error", "by": "fault appeared", "reasons": ["x"]},
 }
 
 

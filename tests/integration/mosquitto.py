@@ -193,6 +193,12 @@ class Mosquitto:
             self._process.stderr.close()
             self._process = None
 
+    def save(self) -> None:
+        """Write what is retained to the disk, as it does every half hour."""
+        begin = len(self.log)
+        os.kill(self.pid, signal.SIGUSR1)
+        self.wait_for_log("Saving in-memory database", begin)
+
     def restart(self) -> None:
         """Kill -9 and start again on the same port."""
         self.kill()

@@ -39,7 +39,7 @@ from inspectd.publish.broker import BrokerSettings
 from inspectd.publish.commands import Commands, Request, get_state
 from inspectd.publish.effects import Incoming
 from inspectd.publish.mqttdial import INCOMING_LIMIT_BYTES
-from inspectd.publish.publisher import ALONE_S
+from inspectd.publish.standing import ALONE_S
 
 pytestmark = pytest.mark.broker
 
@@ -168,6 +168,7 @@ async def test_where_nothing_may_be_subscribed_to_results_go_out_and_the_deafnes
 async def test_one_topic_that_may_not_be_published_on_is_named_once_and_holds_up_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Until the broker takes something there again, on whatever connection."""
     memory, rights = Memory(), "\n".join(f"topic write {BASE}/{leaf}" for leaf in ("status", "result"))
     with mosquitto(users={"station": "x"}, acl=f"user station\n{rights}\n") as broker:
         password = broker.folder / "station"
@@ -179,6 +180,17 @@ async def test_one_topic_that_may_not_be_published_on_is_named_once_and_holds_up
             publisher.committed(memory.commit(5))
             assert await publisher.drained(LIMIT_S)
             assert not publisher.refused
+            publisher.retain("alarm/CameraLost/top", b"1", 1)
+            publisher.retain("alarm/CameraLost/side", b"1", 1)
+            publisher.verdict(b"verdict", time.monotonic() + LIMIT_S)
+            refused = tuple(f"{BASE}/{leaf}" for leaf in ("event", "alarm/#", "verdict"))
+            await publisher.until(lambda: set(publisher.denied) == set(refused))
+            assert (publisher.stats().verdicts_refused, publisher.stats().verdicts_lost) == (1, 1)
+            broker.write_acl(f"user station\n{rights}\ntopic write {BASE}/alarm/#\ntopic write {BASE}/event\n")
+            broker.restart()
+            await publisher.until(lambda: set(publisher.denied) == {f"{BASE}/event", f"{BASE}/verdict"})
+            assert await publisher.confirmed("event", b"3") in {0, 16}
+            assert publisher.denied == (f"{BASE}/verdict",)
     assert len([record for record in caplog.records if f"published on {BASE}/event" in record.message]) == 1
 
 
@@ -253,8 +265,8 @@ async def test_the_other_client_is_forgotten_when_it_has_not_come_again() -> Non
     with mosquitto() as broker:
         async with running(settings(broker), Memory()) as publisher:
             await publisher.until(lambda: publisher.connected)
-            publisher.duplicate = True
-            publisher._began_s -= ALONE_S
+            publisher._keeper.standing.duplicate = True
+            publisher._keeper.standing._connected_s -= ALONE_S
             await publisher.until(lambda: not publisher.duplicate)
 
 
@@ -315,8 +327,8 @@ async def test_nothing_depends_on_a_network_thread() -> None:
             publisher.committed(memory.commit(100))
             assert await publisher.drained(LIMIT_S)
             assert {thread.name for thread in set(threading.enumerate()) - before} <= {"mqtt dial"}
-            assert publisher._connection is not None
-            assert publisher._connection._client._thread is None
+            assert publisher._keeper.connection is not None
+            assert publisher._keeper.connection._client._thread is None
 
 
 # --- the network -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from openvino import opset13
 
 from inspectd.engine import ModelSpec
 from inspectd.engine.openvino import OpenVinoEngine
-from inspectd.errors import DeviceError, EngineError, ModelRefused, OutputError
+from inspectd.errors import DeviceError, DeviceRefused, EngineError, ModelRefused, OutOfMemory, OutputError
 
 
 def nothing() -> None:
@@ -138,8 +138,44 @@ def test_a_fault_in_the_graph_is_an_error_and_the_pool_goes_on(
 @pytest.mark.parametrize("mode", ["broken", "nan"])
 def test_a_model_that_fails_its_warm_up_is_refused(tmp_path: Path, mode: str) -> None:
     Fault.mode = mode
-    with pytest.raises(ModelRefused, match="failed its warm-up"):
+    with pytest.raises(DeviceRefused, match="failed its warm-up"):
         faulty_engine(tmp_path).open()
+
+
+class SmallCore:
+    """A device with room for two requests."""
+
+    def __init__(self, core: ov.Core) -> None:
+        self._core = core
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)
+
+    def compile_model(self, *arguments: Any) -> Any:
+        compiled = self._core.compile_model(*arguments)
+        left = iter(range(2))
+
+        class Compiled:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(compiled, name)
+
+            def create_infer_request(self) -> Any:
+                if next(left, None) is None:
+                    raise RuntimeError("[GPU] CL_MEM_OBJECT_ALLOCATION_FAILURE")
+                return compiled.create_infer_request()
+
+        return Compiled()
+
+
+def test_a_device_without_memory_for_the_requests_says_so_and_takes_fewer(tmp_path: Path) -> None:
+    engine = faulty_engine(tmp_path, requests=8)
+    engine._core = SmallCore(engine._core)
+    with pytest.raises(OutOfMemory, match="cannot make an infer request"):
+        engine.open()
+    assert engine.requests == 8
+    engine = faulty_engine(tmp_path, requests=8, requests_most=2)
+    engine._core = SmallCore(engine._core)
+    assert engine.open().requests == 2
 
 
 def test_a_cancelled_inference_ends_in_an_error_while_the_other_request_goes_on(tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ class NotifySocket:
                 if line.startswith(prefix):
                     return line
 
+    def limit(self, limit_s: float) -> None:
+        """Wait so long for the next word."""
+        self._sock.settimeout(limit_s)
+
     def close(self) -> None:
         self._sock.close()
 
@@ -83,7 +87,7 @@ def test_systemd_hears_status_ready_watchdog_and_stopping_in_this_order(
             assert ", top " in status
             assert "notDecidable 0, undefined" in status
             assert "defects CPU" in status
-            assert "unsent 0" in status
+            assert " | unsent " in status
             assert {f"inspectd: {name}" for name in line.children()} == {
                 "inspectd: camera top",
                 "inspectd: camera side",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -15,6 +17,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,6 +33,18 @@ PROGRAM = Path(__file__).parents[2] / "config" / "examples" / "mes_subscriber.py
 STREAM = "00000000-0000-4000-8000-000000000001"
 NEXT_STREAM = "00000000-0000-4000-8000-000000000002"
 WAIT_S = 40.0
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("mes_subscriber", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+EXAMPLE = load()
 
 
 @dataclass
@@ -214,6 +229,17 @@ class Station:
             arrived = self._changed.wait_for(lambda: any(r["upToSeq"] == up_to_seq for r in self.receipts), WAIT_S)
             assert arrived, self.receipts
 
+    def receipt_or_request(self, up_to_seq: int, number: int) -> dict[str, Any] | None:
+        """Wait for the receipt up to this seq (None) or the request of this number."""
+
+        def has_receipt() -> bool:
+            return any(receipt["upToSeq"] == up_to_seq for receipt in self.receipts)
+
+        with self._changed:
+            arrived = self._changed.wait_for(lambda: has_receipt() or len(self.requests) > number, WAIT_S)
+            assert arrived, (self.receipts, self.requests)
+            return None if has_receipt() else self.requests[number]
+
     def answer(self, request: dict[str, Any], status: str, error: int = 0, **detail: Any) -> None:
         document = {"requestId": request["requestId"], "status": status, "error": error, "errorText": "said so"}
         self.say(f"rsp/{request['requester']}", {**document, "detail": detail} if detail else document)
@@ -355,12 +381,15 @@ def test_what_is_not_a_result_is_ignored_and_the_next_one_is_kept(stage: Stage) 
     for leaf in ("result", "lastresult", "replay/mes-1", "rsp/mes-1", "status"):
         for payload in hostile:
             station.say(leaf, payload)
+    wrong += [{"resultId": None}, {"resultId": ["x"]}, {"partId": 2**70}]
     for change in wrong:
         station.say("result", {**result(1), **change})
+    station.say("result", {name: value for name, value in result(1).items() if name != "isSimulated"})
     station.say("result", json.dumps({**result(1), "jobId": "\ud800"}).encode())
     station.say("result", result(1))
     station.receipt(1)
     assert program.seqs() == [1]
+    assert "disconnected" not in program.log, "the database is in order: the connection stays"
     assert program.terminate() == 0
 
 
@@ -376,3 +405,107 @@ def test_a_receipt_counts_only_what_survives_a_kill(stage: Stage) -> None:
         station.receipt(up_to)
         program.kill()
         assert program.seqs() == list(range(1, up_to + 1))
+
+
+def test_the_beginning_of_an_old_stations_stream_is_found_in_a_few_steps(stage: Stage) -> None:
+    """It is at 100 million and keeps the last 500: nobody walks 10,000 parts that are lost."""
+    station, program = stage.station, stage.program
+    last, kept_from = 10**8, 10**8 - 499
+    station.say("lastresult", result(last), retain=True)
+    program.start()
+    answered = 0
+    while request := station.receipt_or_request(last, answered):
+        answered += 1
+        assert answered < 30, [one["fromSeq"] for one in station.requests]
+        first, end = request["fromSeq"], min(request["toSeq"], last)
+        there = range(max(first, kept_from), end + 1)
+        for seq in there:
+            station.say("replay/mes-1", result(seq))
+        lost = [[first, min(end, kept_from - 1)]] if first < kept_from else []
+        count = sum(to - begin + 1 for begin, to in lost)
+        station.answer(request, "completed", sent=len(there), lost=count, lostRanges=lost)
+    assert program.seqs() == list(range(kept_from, last + 1))
+    ranges = program.rows("SELECT first, last FROM lost ORDER BY first")
+    assert [ranges[0][0], ranges[-1][1]] == [1, kept_from - 1]
+    assert all(later == earlier + 1 for (_, earlier), (later, _) in pairwise(ranges)), ranges
+
+
+def test_what_a_full_disk_takes_back_is_settled_no_more(tmp_path: Path) -> None:
+    """SQLite undoes the whole transaction, also the results before the one that did not fit."""
+    store = EXAMPLE.Store(tmp_path / "mes.sqlite")
+    payload = "x" * 3000
+    for seq in range(1, 11):
+        store.keep(result(seq), payload)
+    store.commit()
+    [pages] = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count = {pages + 8}")
+
+    def fill() -> None:
+        for seq in range(11, 100):
+            store.keep(result(seq), payload)
+
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        fill()
+    assert store.settled > 10
+    store.reload()
+    assert (store.settled, store.newest, store.missing()[0]) == (10, 10, 11)
+    store._db.execute("PRAGMA max_page_count = 1000000")
+    store.keep(result(30), payload)
+    store.commit()
+    assert (store.settled, store.missing()) == (10, (11, 29))
+    assert EXAMPLE.Store(tmp_path / "mes.sqlite").missing() == (11, 29)
+
+
+def test_a_number_far_ahead_costs_nothing(tmp_path: Path) -> None:
+    """What is settled are ranges: a set of a hundred million numbers would need gigabytes."""
+    store = EXAMPLE.Store(tmp_path / "mes.sqlite")
+    store.keep(result(3), "")
+    store.see(STREAM, 10**15)
+    store.keep(result(1), "")
+    assert (store.settled, store.missing()) == (1, (2, 2))
+    store.keep(result(1, NEXT_STREAM), "")
+    rows = store._db.execute("SELECT streamId, first, last FROM lost").fetchall()
+    assert rows == [(STREAM, 2, 2), (STREAM, 4, 10**15)]
+    assert (store.stream, store.settled, store.newest) == (NEXT_STREAM, 1, 1)
+
+
+def test_a_disk_that_was_full_costs_no_result_and_no_receipt_was_wrong(stage: Stage) -> None:
+    """Files may not grow for a while. The connection ends, and what is not in the table is asked for again."""
+    station, program = stage.station, stage.program
+    big = "x" * 5000
+    program.start()
+    program.until(lambda: "subscribed" in program.log, "its subscription")
+    station.say("result", {**result(1), "details": big})
+    station.receipt(1)
+    assert program.process is not None
+    sizes = [path.stat().st_size for path in program.folder.glob("mes.*")]
+    _, hard = resource.prlimit(program.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(program.process.pid, resource.RLIMIT_FSIZE, (max(sizes) + 40_000, hard))
+    for seq in range(2, 42):
+        station.say("result", {**result(seq), "details": big})
+    program.until(lambda: "asked for again" in program.log, "the fault of the database")
+    kept = program.seqs()
+    assert len(kept) < 41
+    assert max((receipt["upToSeq"] for receipt in station.receipts), default=0) <= len(kept)
+    resource.prlimit(program.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    station.say("lastresult", result(41), retain=True)
+    answered = len(station.requests)
+    while request := station.receipt_or_request(41, answered):
+        answered += 1
+        there = range(request["fromSeq"], 42)
+        for seq in there:
+            station.say("replay/mes-1", {**result(seq), "details": big})
+        station.answer(request, "completed", sent=len(there), lost=0, lostRanges=[])
+    assert program.seqs() == list(range(1, 42))
+    assert program.rows("SELECT * FROM lost") == []
+    assert program.terminate() == 0
+
+
+def test_a_database_that_cannot_be_written_ends_it_with_a_clear_text(tmp_path: Path) -> None:
+    (tmp_path / "mes.sqlite").mkdir()
+    program = Mes(tmp_path, 1)
+    program.start()
+    assert program.process is not None
+    assert program.process.wait(10) == 1
+    assert "name a file that can be written" in program.log
+    assert "Traceback" not in program.log

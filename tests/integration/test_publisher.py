@@ -20,6 +20,7 @@ from inspectd.publish.commands import Answer
 from inspectd.publish.flight import MAX_IN_FLIGHT
 from inspectd.publish.journal_door import Journal
 from inspectd.publish.publisher import Publisher
+from inspectd.publish.standing import VERSION_AGAIN_S
 
 pytestmark = pytest.mark.broker
 
@@ -168,6 +169,7 @@ async def test_a_frozen_broker_is_left_by_our_own_deadline_and_everything_is_sen
                 assert time.monotonic() - began_s < 3.0
                 assert "no acknowledgement" in publisher.last_error or "silent" in publisher.last_error
                 assert memory.acks == []
+                assert "(limit 1.5 s)" in publisher.last_error, "not how long it was: the words would never be the same"
             assert await publisher.drained(LIMIT_S)
             assert memory.acks[-1] == 50
 
@@ -201,6 +203,10 @@ async def test_a_missing_password_file_is_named_and_tried_again(tmp_path: Path) 
         async with running(settings(broker, username="station", password_file=password), Memory()) as publisher:
             await publisher.until(lambda: bool(publisher.last_error))
             assert str(password) in publisher.last_error
+            password.write_bytes(b"geh\xffeim")
+            await publisher.until(lambda: "is not UTF-8" in publisher.last_error)
+            assert "0xff" not in publisher.last_error
+            assert "position" not in publisher.last_error, "neither of a password's bytes nor of their place"
             password.write_text("right", "utf-8")
             await publisher.until(lambda: publisher.connected)
 
@@ -395,16 +401,20 @@ async def test_commands_are_answered_with_their_correlation_and_retained_ones_ar
 
 
 @asynccontextmanager
-async def scripted_broker(reply: bytes) -> AsyncIterator[tuple[BrokerSettings, asyncio.Queue[int]]]:
-    """A broker that answers each CONNECT with the same bytes and keeps the connection; notes the protocol levels."""
+async def scripted_broker(reply: bytes, **of_level: bytes) -> AsyncIterator[tuple[BrokerSettings, asyncio.Queue[int]]]:
+    """A broker that answers each CONNECT with the same bytes and keeps the connection; notes the protocol levels.
+
+    `level_4`, `level_5`: what it answers to that level instead.
+    """
     levels: asyncio.Queue[int] = asyncio.Queue()
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.append(writer)
         await reader.readuntil(b"\x00\x04MQTT")
-        levels.put_nowait((await reader.readexactly(1))[0])
-        writer.write(reply)
+        level = (await reader.readexactly(1))[0]
+        levels.put_nowait(level)
+        writer.write(of_level.get(f"level_{level}", reply))
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = int(server.sockets[0].getsockname()[1])
@@ -439,6 +449,22 @@ async def test_a_broker_that_does_not_know_mqtt_5_is_asked_in_3_1_1(refusal: byt
     """Return code 1 from a broker that knows only 3.1.1, or reason 132 from one that does not want 5."""
     async with scripted_broker(refusal) as (wanted, levels), running(wanted, Memory()), asyncio.timeout(LIMIT_S):
         assert [await levels.get(), await levels.get()] == [5, 4]
+
+
+async def test_a_broker_that_refused_mqtt_5_is_asked_in_it_again_at_a_connect_after_an_hour() -> None:
+    """It may have been replaced, or was never itself the one that answered."""
+    ahead_s = 0.0
+    refuses, welcomes = b"\x20\x03\x00\x84\x00", b"\x20\x02\x00\x00"
+    async with scripted_broker(refuses, level_4=welcomes) as (wanted, levels), asyncio.timeout(LIMIT_S):
+        publisher = Watched(wanted, Memory(), clock=lambda: time.monotonic() + ahead_s)
+        async with kept(publisher):
+            assert [await levels.get(), await levels.get()] == [5, 4]
+            await publisher.until(lambda: publisher.connected)
+            ahead_s = VERSION_AGAIN_S / 2  # the connection is over: so long nothing was heard on it
+            assert await levels.get() == 4
+            await publisher.until(lambda: publisher.connects == 2)
+            ahead_s = VERSION_AGAIN_S
+            assert [await levels.get(), await levels.get()] == [5, 4]
 
 
 async def test_a_broker_that_takes_the_connection_and_says_nothing_is_given_up() -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import ssl
+import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -14,13 +15,16 @@ from typing import Any
 import pytest
 from cryptography import x509
 from tests.integration.certificates import Authority, Pair, encrypted
-from tests.integration.mosquitto import CI, Mosquitto, TlsListener, mosquitto, subscriber
+from tests.integration.mosquitto import CI, Mosquitto, TlsListener, binary, mosquitto, subscriber
 from tests.integration.test_publisher import BASE, LIMIT_S, WILL, Memory, running
 
 from inspectd import RELEASED
+from inspectd.demo.subscriber import Subscriber
+from inspectd.errors import OutsideError
 from inspectd.publish import tls
 from inspectd.publish.broker import BrokerSettings, TlsFiles
 from inspectd.publish.mqtt import Connection
+from inspectd.publish.validity import Validity
 
 pytestmark = pytest.mark.broker
 
@@ -208,6 +212,21 @@ async def test_an_expired_ca_is_told_apart_from_an_expired_certificate(tmp_path:
         )
 
 
+async def test_the_demo_listens_over_tls_too(tmp_path: Path) -> None:
+    """`inspectd demo -c FILE --broker HOST`: the user's broker, with the user's certificates."""
+    with mosquitto(tls=listener(client_ca=PLANT.pem)) as broker:
+        files = PLANT.client().in_folder(tmp_path, PLANT.pem)
+        async with subscriber(broker.port, f"{BASE}/rsp/mes") as plant:
+            with Subscriber("127.0.0.1", broker.tls_port, BASE, tls=files) as heard:
+                plant.publish(f"{BASE}/result", b'{"seq":1}')
+                message = await asyncio.to_thread(heard.next, LIMIT_S)
+                assert message is not None
+                assert message.document == {"seq": 1}
+        wrong = authority(tmp_path, Authority("Other CA").pem)
+        with pytest.raises(OutsideError, match=r"is signed by a CA of CN=Plant CA that is not in .*ca\.pem"):
+            await asyncio.to_thread(Subscriber("127.0.0.1", broker.tls_port, BASE, tls=wrong).__enter__)
+
+
 async def test_without_a_ca_file_the_authorities_of_this_pc_count() -> None:
     with mosquitto(tls=listener()) as broker:
         assert "not in the authorities of this PC" in await trouble(settings(broker, TlsFiles()))
@@ -288,7 +307,71 @@ async def test_the_certificate_that_ends_first_counts(tmp_path: Path) -> None:
 
 
 def test_without_tls_there_is_no_certificate_to_end() -> None:
-    assert tls.days_left(TlsFiles(), None, 0.0) is None
+    assert Validity(TlsFiles()).days_left(None, 0.0) is None
+
+
+def test_a_certificate_that_is_none_is_not_known() -> None:
+    assert Validity(TlsFiles()).days_left(b"\x30\x03\x02\x01\x01", 0.0) is None
+
+
+def test_the_files_are_read_again_only_when_one_of_them_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody asks every second, in the event loop; a plant's bundle may have hundreds of authorities."""
+    reads: list[Path] = []
+    read_bytes = Path.read_bytes
+
+    def noted(path: Path) -> bytes:
+        reads.append(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", noted)
+    files = PLANT.client(to_days=30.0).in_folder(tmp_path, PLANT.pem)
+    validity = Validity(files)
+    first = validity.days_left(None, 0.0)
+    assert first is not None
+    assert validity.days_left(None, 86_400.0) == pytest.approx(first - 1.0)
+    assert reads == [files.cert_file, files.ca_file]
+    PLANT.client(to_days=60.0).in_folder(tmp_path, PLANT.pem)
+    assert validity.days_left(None, 0.0) == pytest.approx(first + 30.0, abs=0.1)
+    assert len(reads) == 4
+
+
+def odd_authority(folder: Path) -> tuple[TlsFiles, Pair]:
+    """An authority on a curve that OpenSSL has and `cryptography` has not, and a broker's certificate from it."""
+
+    def openssl(*words: str) -> None:
+        subprocess.run([binary("openssl"), *words], cwd=folder, check=True, timeout=LIMIT_S, capture_output=True)
+
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1", "ascii")
+    for name, curve in (("ca", "prime239v1"), ("server", "prime256v1")):
+        openssl("ecparam", "-name", curve, "-genkey", "-noout", "-out", f"{name}.key")
+    own = ("-addext", "basicConstraints=critical,CA:TRUE", "-out", "ca.pem")
+    openssl("req", "-x509", "-new", "-key", "ca.key", "-subj", "/CN=Odd CA", "-days", "20", *own)
+    openssl("req", "-new", "-key", "server.key", "-subj", "/CN=broker", "-out", "server.csr")
+    signer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
+    openssl("x509", "-req", "-in", "server.csr", *signer, "-days", "40", "-out", "server.pem")
+    pair = Pair((folder / "server.pem").read_bytes(), (folder / "server.key").read_bytes())
+    return TlsFiles(folder / "ca.pem"), pair
+
+
+async def test_a_certificate_that_only_openssl_can_check_connects_and_its_days_are_counted(tmp_path: Path) -> None:
+    """The fault of a library that only counts days must not end a daemon whose connection stands."""
+    files, pair = odd_authority(tmp_path)
+    with mosquitto(tls=listener(pair)) as broker:
+        async with running(settings(broker, files), Memory()) as publisher:
+            await publisher.until(lambda: publisher.connected)
+            left = publisher.certificate_days_left(time.time())
+            assert left is not None
+            assert round(left) == 20, "the names say that this authority has signed it"
+
+
+@pytest.mark.parametrize("code", [10, 9])
+def test_the_words_stay_the_same_as_long_as_the_reason_does(code: int) -> None:
+    """Each new wording is a line of the log and a new `state`: one a minute, for as long as nobody mends it."""
+    wanted = BrokerSettings("mes", 8883, BASE, lambda: WILL, tls=TlsFiles())
+    noon_s = datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp()
+    assert len({tls.verification_words(code, "", wanted, None, noon_s + 60.0 * minute) for minute in range(60)}) == 1
 
 
 @pytest.mark.parametrize("code", [18, 62])
@@ -297,7 +380,7 @@ def test_a_clock_before_this_version_was_made_is_named_with_any_fault(code: int)
     wanted = BrokerSettings("mes", 8883, BASE, lambda: WILL, tls=TlsFiles())
     certificate = x509.load_pem_x509_certificate(PLANT.server().certificate)
     said = tls.verification_words(code, "", wanted, certificate, 0.0)
-    assert f"this PC's clock says 1970-01-01 00:00 UTC, and this inspectd was made on {RELEASED}: set the" in said
+    assert f"this PC's clock says 1970-01-01, and this inspectd was made on {RELEASED}: set the" in said
     now = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
     assert "clock" not in tls.verification_words(code, "", wanted, certificate, now)
 
@@ -342,4 +425,4 @@ async def test_a_clock_that_is_wrong_is_named_as_the_cause(tmp_path: Path) -> No
         )
         async with asyncio.timeout(LIMIT_S):
             said, _ = await child.communicate()
-    assert b"this PC's clock says 2001-02-03 04:05 UTC; set the clock" in said
+    assert b"this PC's clock says 2001-02-03; set the clock" in said

@@ -473,8 +473,8 @@ async def test_events_and_alarms_are_on_the_disk_at_once_and_told_after_it(tmp_p
     writer.event(missed(3))
     await recorder.until(lambda: recorder.events[-1] == 3)
     writer.ack_event(2)
-    writer.keep_alarms("raised")
-    await recorder.until(lambda: journal.state.alarms == "raised")
+    writer.keep_memo("raised")
+    await recorder.until(lambda: journal.state.memo == "raised")
     with pytest.raises(ValueError, match="not a durable event"):
         writer.event(Event(EventName.STATE_CHANGED, "station", 100))
     with pytest.raises(ValueError, match="JSON"):
@@ -484,7 +484,7 @@ async def test_events_and_alarms_are_on_the_disk_at_once_and_told_after_it(tmp_p
     assert b'"bootId":"boot"' in events[0].payload
     assert await writer.close(5)
     _, recovered = open_journal(tmp_path)
-    assert (recovered.next_event, recovered.acked_event, recovered.alarms) == (4, 2, "raised")
+    assert (recovered.next_event, recovered.acked_event, recovered.memo) == (4, 2, "raised")
 
 
 async def test_events_that_wait_for_the_disk_are_bounded_and_the_oldest_are_counted_as_lost(tmp_path: Path) -> None:

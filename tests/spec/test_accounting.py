@@ -1,8 +1,9 @@
 """The promise, as a state machine: whatever dies or comes late, every captured number ends in exactly one record.
 
 The real line, lanes, pools, slots, ledger, bookkeeper, journal state and outbox run here; only processes, disk and
-broker are played. After every step: captured = accounted + in flight, no slot is written while somebody may still read
-it, and no OK without a completed inference of the required model on that very frame.
+broker are played, under any policy of the lanes, long after 2³² frames and 49.7 days. After every step: captured =
+accounted + in flight, no slot is written while somebody may still read it, no OK without a completed inference of the
+required model on that very frame; nothing that is too old reaches a device, and nothing waits for an open breaker.
 """
 
 from __future__ import annotations
@@ -16,19 +17,22 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from inspectd.accounts import recover
 from inspectd.book import Bookkeeper, Identity
+from inspectd.lane.breaker import BreakerPolicy, BreakerState
 from inspectd.lane.driver import LaneDriver
 from inspectd.lane.inbox import CameraShare, WhenFull
-from inspectd.lane.lane import Lane, LanePolicy
+from inspectd.lane.lane import Lane
+from inspectd.lane.policy import LanePolicy
+from inspectd.lane.skip import QUARTERS, SkipPolicy
 from inspectd.ledger import Ledger
 from inspectd.line import Line
 from inspectd.lineports import LineSpec
 from inspectd.publish.counters import Counters
 from inspectd.publish.effects import Ack, Effect, Read, Send
-from inspectd.publish.journalstate import JournalState
+from inspectd.publish.journalstate import JournalState, marks_of_ledgers
 from inspectd.publish.outbox import Outbox
 from inspectd.records import (
     Code,
@@ -41,13 +45,21 @@ from inspectd.records import (
 )
 from inspectd.worker.channel import Message
 from inspectd.worker.frames import slot_bytes
+from inspectd.worker.ports import FailureKind, Told
 
 SLOTS = 4
 CHANNEL_ROOM = 3
+DEADLINE_S = 1.0
+REQUESTS = 2
 MODELS = {"defects": True, "code": False}
+FIRST = 2**32 - 5
+"""Numbers that are given before: most of a run's are above 2³²."""
+START_S = 2.0**32 / 1000 - 1
+"""Milliseconds in 32 bits wrap within a second."""
+DAYS_60_S = 60 * 86_400.0
 IDENTITY = ConfigurationId("recipe", "1", "00")
-FACTS = {"task": "detect", "device": "CPU", "precision": "f32", "hash": "00", "classes": ["open"], "requests": 2}
-FACTS |= {"input_width_px": 64, "input_height_px": 64, "layout": "yolo", "warmup_p95_s": 0.01}
+FACTS: dict[str, Any] = {"task": "detect", "device": "CPU", "precision": "f32", "hash": "00", "classes": ["open"]}
+FACTS |= {"requests": REQUESTS, "input_width_px": 64, "input_height_px": 64, "layout": "yolo", "warmup_p95_s": 0.01}
 CAMERA_FACTS = {"kind": "test", "simulated": False, "finite": False, "width_px": 64, "height_px": 64}
 
 
@@ -58,6 +70,8 @@ class PlayedHost:
         self.handler = handler
         self.alive = False
         self.in_repair = False
+        self.told: Told | None = None
+        self.replaces = True
         self.pid: int | None = None
         self.stuck: tuple[int, ...] = ()
         self.trouble = ""
@@ -82,6 +96,14 @@ class PlayedHost:
 
     def kill(self, reason: str) -> None:
         """It dies when the machine's rules say so: a kill is never at once."""
+
+    def recycle(self, grace_s: float) -> None:
+        del grace_s
+        raise AssertionError("not part of this machine")
+
+    def dismiss(self, grace_s: float) -> None:
+        del grace_s
+        raise AssertionError("not part of this machine")
 
     async def stop(self, grace_s: float) -> None:
         del grace_s
@@ -127,29 +149,51 @@ class Row:
     payload: bytes
 
 
+@dataclass(frozen=True)
+class Policies:
+    """What one run of the machine is configured with."""
+
+    breaker: BreakerPolicy
+    skip: SkipPolicy
+    retries: int
+    demotes: bool
+    may_skip: bool
+    when_full: WhenFull
+    skipped_as_results: bool
+
+
+POLICIES = st.builds(
+    Policies,
+    breaker=st.builds(BreakerPolicy, failures=st.integers(1, 3), open_s=st.sampled_from([0.05, 1.0])),
+    skip=st.builds(SkipPolicy, most=st.sampled_from([1, 4]), rise_s=st.just(0.02), fall_s=st.just(0.05)),
+    retries=st.integers(0, 2),
+    demotes=st.booleans(),
+    may_skip=st.booleans(),
+    when_full=st.sampled_from(WhenFull),
+    skipped_as_results=st.booleans(),
+)
+
+
 class Main:
     """The main process: everything in it is gone when it is killed."""
 
-    def __init__(self, disk: Disk, path: Path, clock: Callable[[], float]) -> None:
-        self.disk, self.clock = disk, clock
+    def __init__(self, disk: Disk, path: Path, clock: Callable[[], float], policies: Policies) -> None:
+        self.disk, self.clock, self.policies = disk, clock, policies
         self.timers: list[PlayedTimer] = []
         self.pending: list[Record] = []
         self.ledger = Ledger.open(path)
-        mark = disk.state.marks["top"].mark if "top" in disk.state.marks else None
+        mark = disk.state.marks["top"].mark
         self.identity = Identity(IDENTITY, {"top": IDENTITY})
-        self.book = Bookkeeper(self, self.identity, clock, skipped_as_results=False)
-        if mark is not None:
-            recovery = recover(mark, self.ledger.last, exact=True)
-            for first, last in recovery.lost:
-                self.pending.append(LostRun("top", first, last, Code.INTERRUPTED, "found at start", 0.0))
-            self.commit()
-            self.ledger.begin(recovery.last, simulated=False)
-        else:
-            self.ledger.begin(0, simulated=False)
+        self.book = Bookkeeper(self, self.identity, clock, skipped_as_results=policies.skipped_as_results)
+        recovery = recover(mark, self.ledger.last if self.ledger.valid else None, exact=True)
+        for first, last in recovery.lost:
+            self.pending.append(LostRun("top", first, last, Code.INTERRUPTED, "found at start", 0.0))
+        self.commit()
+        self.ledger.begin(recovery.last, simulated=False)
         self.hosts: dict[str, PlayedHost] = {}
         self.drivers = {name: self._driver(name) for name in MODELS}
         plan = DecisionPlan(tuple(MODELS.items()), (), Evaluation.NOT_OK)
-        spec = LineSpec("top", {}, simulated=False, lossless=False, fps=10.0, deadline_s=1.0, plan=plan)
+        spec = LineSpec("top", {}, simulated=False, lossless=False, fps=10.0, deadline_s=DEADLINE_S, plan=plan)
         self.line = Line(
             spec, self.ledger, 0, self.drivers, self.book, lambda: SLOTS, self._host("top"), self.later, clock
         )
@@ -170,8 +214,19 @@ class Main:
         return make
 
     def _driver(self, name: str) -> LaneDriver:
-        shares = {"top": CameraShare(2)}
-        lane = Lane(LanePolicy(name, 0.1, 0.3, 1, WhenFull.DROP_OLDEST, shares))
+        chosen = self.policies
+        policy = LanePolicy(
+            name,
+            timeout_s=0.1,
+            kill_after_s=0.3,
+            retries=chosen.retries,
+            when_full=chosen.when_full,
+            shares={"top": CameraShare(2, may_skip=chosen.may_skip)},
+            breaker=chosen.breaker,
+            skip=chosen.skip,
+            demotes=chosen.demotes,
+        )
+        lane = Lane(policy)
         return LaneDriver(lane, "detect", {}, self._host(name), self.later, self.clock)
 
     def later(self, delay_s: float, call: Callable[[], None]) -> PlayedTimer:
@@ -233,8 +288,9 @@ class AccountingMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "top"
-        self.now = 0.0
-        self.disk = Disk(JournalState("stream", 1, 0, Counters(0.0), "boot", clean=False, software_version="0"))
+        self.now = START_S
+        marks = marks_of_ledgers({"top": FIRST})
+        self.disk = Disk(JournalState("stream", 1, 0, Counters(0.0), "boot", False, "0", marks))
         self.memory: dict[tuple[int, int], int] = {}
         self.inferred: dict[str, set[int]] = {name: set() for name in MODELS}
         self.reading: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in MODELS}
@@ -245,6 +301,10 @@ class AccountingMachine(RuleBasedStateMachine):
         self.camera: Camera | None = None
         self.stuck_lives: dict[str, list[int]] = {}
         self.life = 0
+
+    @initialize(policies=POLICIES)
+    def everything_starts(self, policies: Policies) -> None:
+        self.policies = policies
         self._start_main()
         self.the_camera_child_starts()
         for model in MODELS:
@@ -252,7 +312,7 @@ class AccountingMachine(RuleBasedStateMachine):
 
     def _start_main(self) -> None:
         self.memory.clear()
-        self.main = Main(self.disk, self.path, lambda: self.now)
+        self.main = Main(self.disk, self.path, lambda: self.now, self.policies)
 
     def teardown(self) -> None:
         """At the end everything is delivered; then everything dies, one more main starts, and nothing is missing."""
@@ -262,7 +322,7 @@ class AccountingMachine(RuleBasedStateMachine):
         self.main.commit()
         assert self.main.line.in_flight == 0
         covered = itertools.chain.from_iterable(_numbers(record) for record in self.disk.rows)
-        assert sorted(covered) == list(range(1, self.main.ledger.last + 1))
+        assert sorted(covered) == list(range(FIRST + 1, self.main.ledger.last + 1))
         self._deliver_all()
         self.main.close()
         self.folder.cleanup()
@@ -364,19 +424,21 @@ class AccountingMachine(RuleBasedStateMachine):
 
     @rule(model=st.sampled_from(sorted(MODELS)))
     def a_model_child_is_admitted(self, model: str) -> None:
-        host, driver = self.main.hosts[model], self.main.drivers[model]
+        host = self.main.hosts[model]
         if host.alive:
             return
         host.alive = True
-        driver.on_hello()
-        driver.on_message({"t": "admitted", "facts": {"model": model, **FACTS}})
+        host.handler.on_hello()
+        host.handler.on_message({"t": "admitted", "facts": {"model": model, **FACTS}})
         self._models_read()
 
     def _models_read(self) -> None:
         for model in MODELS:
             for message in self.main.hosts[model].take():
                 if message["t"] == "infer":
-                    self.reading[model][message["a"]] = message["f"]
+                    frame = message["f"]
+                    assert self.now < frame["captured_s"] + DEADLINE_S, "it is too old to matter"
+                    self.reading[model][message["a"]] = frame
 
     @rule(
         model=st.sampled_from(sorted(MODELS)),
@@ -394,7 +456,7 @@ class AccountingMachine(RuleBasedStateMachine):
         if word == "done":
             self.inferred[model].add(frame["frame_id"])
             message |= {"d": [], "s": 0.01}
-        self.main.drivers[model].on_message({**message, "why": "played"})
+        self.main.hosts[model].handler.on_message({**message, "why": "played"})
         self._models_read()
 
     @rule(model=st.sampled_from(sorted(MODELS)), reaped=st.booleans(), hopeless=st.booleans())
@@ -403,13 +465,13 @@ class AccountingMachine(RuleBasedStateMachine):
         host = self.main.hosts[model]
         if not host.alive:
             return
-        host.alive, host.in_repair = False, hopeless
+        host.alive, host.told = False, Told("refused its file", FailureKind.REFUSED) if hopeless else None
         host.take()
         left, self.reading[model] = self.reading[model], {}
         if not reaped:
             self.still_read[self._next_life(model)] = list(left.values())
-        self.main.drivers[model].on_ending()
-        self.main.drivers[model].on_gone("was ended by SIGSEGV", life=self.life, reaped=reaped)
+        host.handler.on_ending()
+        host.handler.on_gone("was ended by SIGSEGV", life=self.life, reaped=reaped)
 
     @precondition(lambda self: any(self.stuck_lives.get(name) for name in MODELS))
     @rule(last=st.booleans())
@@ -417,16 +479,47 @@ class AccountingMachine(RuleBasedStateMachine):
         model = next(name for name in MODELS if self.stuck_lives.get(name))
         life = self.stuck_lives[model].pop(-1 if last else 0)
         del self.still_read[life]
-        self.main.drivers[model].on_reaped(life)
+        self.main.hosts[model].handler.on_reaped(life)
+
+    @rule(model=st.sampled_from(sorted(MODELS)), quarters=st.integers(QUARTERS, 4 * QUARTERS))
+    def a_device_bears_more_or_less(self, model: str, quarters: int) -> None:
+        """Whatever led to it: of so many quarters of a frame four are taken."""
+        for level in self.main.drivers[model].lane.levels.values():
+            level._change(quarters, self.now)
+
+    @precondition(lambda self: self.camera is not None)
+    @rule(
+        frames=st.integers(1, 12),
+        words=st.lists(st.sampled_from(["done", "done", "failed", "output", ""]), min_size=1, max_size=5),
+        seconds=st.sampled_from([0.0, 0.02, 0.06]),
+        mended=st.booleans(),
+    )
+    def the_line_works_for_a_while(self, frames: int, words: list[str], seconds: float, mended: bool) -> None:
+        """Most of what happens on a line; single steps alone would hardly ever lead to a whole inspection."""
+        answers = itertools.cycle(words)
+        for model in MODELS if mended else ():
+            self.a_model_child_is_admitted(model)
+        for _ in range(frames):
+            self.the_camera_grabs(good=1, main_is_quick=1)
+            self.time_passes(seconds, main_is_quick=True)
+            for model in MODELS:
+                if word := next(answers):
+                    self.a_model_child_answers(model, 0, word)
+            self.everything_holds()
 
     # Time, disk and broker
 
-    @rule(seconds=st.sampled_from([0.02, 0.11, 0.35, 1.1]))
-    def time_passes(self, seconds: float) -> None:
+    @rule(seconds=st.sampled_from([0.02, 0.02, 0.11, 0.35, 1.1, DAYS_60_S]), main_is_quick=st.booleans())
+    def time_passes(self, seconds: float, main_is_quick: bool) -> None:
+        """Timers may be late: a message is read before them."""
         self.now += seconds
+        if not main_is_quick:
+            return
         for _ in range(3):
             self.main.fire()
         self._models_read()
+        for opened in self.main.line._open.values():
+            assert self.now < opened.frame.captured_s + DEADLINE_S, "a frame has no outcome by its deadline"
 
     @rule(flush=st.booleans())
     def the_journal_commits(self, flush: bool) -> None:
@@ -483,11 +576,57 @@ class AccountingMachine(RuleBasedStateMachine):
 
     # What holds after every step
 
+    def everything_holds(self) -> None:
+        """Also between the steps of a rule that has several."""
+        self.captured_is_accounted_plus_in_flight()
+        self.each_lane_ends_what_it_was_given_once()
+        self.nothing_waits_for_an_open_breaker()
+        self.what_somebody_reads_is_not_the_cameras()
+
     @invariant()
     def captured_is_accounted_plus_in_flight(self) -> None:
         marks = self.disk.state.marks.get("top")
         captured = self.main.ledger.last - (marks.excluded if marks else 0)
         assert captured == self.disk.state.counters.accounted + self.main.line.in_flight
+
+    @invariant()
+    def each_lane_ends_what_it_was_given_once(self) -> None:
+        for driver in self.main.drivers.values():
+            lane, stats = driver.lane, driver.lane.stats
+            ended = stats.done + stats.timed_out + stats.dropped + stats.failed + stats.unavailable
+            assert stats.submitted == ended + lane.waiting + len(lane._running)
+            assert stats.skipped <= stats.dropped
+            assert len(lane._running) + lane.lost <= REQUESTS
+        held = sum(driver.lane.waiting + len(driver.lane._running) for driver in self.main.drivers.values())
+        assert len(self.main.line._open) <= held, "an open frame is with no model: nothing would ever end it"
+
+    @invariant()
+    def nothing_waits_for_an_open_breaker(self) -> None:
+        for driver in self.main.drivers.values():
+            breaker = driver.lane.breaker
+            if not breaker.allows(self.now):
+                assert driver.lane.waiting == 0
+            assert (breaker.state is BreakerState.CLOSED) == (breaker.reason == "")
+            if breaker.state is BreakerState.PROBING:
+                assert sum(attempt >= breaker._first for attempt in driver.lane._running) <= 1
+
+    @invariant()
+    def what_was_left_out_by_policy_never_reached_a_device(self) -> None:
+        """And only frames that may be left out are."""
+        for record in (*self.disk.rows, *self.main.pending):
+            if isinstance(record, Inspection) and record.decision.code == Code.SKIPPED_BY_POLICY:
+                assert self.policies.may_skip
+                assert self.policies.skipped_as_results
+                assert all(run.attempts == 0 for run in record.runs if run.model == "defects")
+            elif isinstance(record, LostRun) and record.code is Code.SKIPPED_BY_POLICY:
+                assert self.policies.may_skip
+                assert not self.inferred["defects"].intersection(_numbers(record))
+
+    @invariant()
+    def no_frame_has_more_attempts_than_are_allowed(self) -> None:
+        for record in self.main.pending:
+            if isinstance(record, Inspection):
+                assert all(run.attempts <= 1 + self.policies.retries for run in record.runs)
 
     @invariant()
     def what_somebody_reads_is_not_the_cameras(self) -> None:

@@ -20,7 +20,8 @@ from inspectd.health.host import FolderSize, HostWatch, free_bytes, rss_bytes
 from inspectd.health.outage import OutageEstimate
 from inspectd.lane.driver import LaneDriver
 from inspectd.lane.inbox import CameraShare, WhenFull
-from inspectd.lane.lane import Lane, LanePolicy
+from inspectd.lane.lane import Lane
+from inspectd.lane.policy import LanePolicy
 from inspectd.ledger import Ledger
 from inspectd.line import Line
 from inspectd.lineports import Camera, ClosedFrame, LineSpec
@@ -28,8 +29,9 @@ from inspectd.publish.effects import OutboxStats
 from inspectd.publish.healthreport import Breaker, ModelState
 from inspectd.publish.journalrows import StoredResult
 from inspectd.publish.messages import Clock
-from inspectd.records import Code, DecisionPlan, Done, Evaluation, Frame
+from inspectd.records import Code, DecisionPlan, Done, Evaluation, Failed, Frame
 from inspectd.worker.frames import slot_bytes
+from inspectd.worker.ports import FailureKind, Told
 
 WALL_S = 1_796_000_000.0
 MODEL: dict[str, Any] = {
@@ -122,8 +124,8 @@ class Rig:
 
     def open(self) -> None:
         self.driver.start({"top": self.line})
-        self.driver.on_hello()
-        self.driver.on_message({"t": "admitted", "facts": MODEL})
+        self.driver.crew.serving.on_hello()
+        self.driver.crew.serving.on_message({"t": "admitted", "facts": MODEL})
         self.line.start()
         self.line.enable()
         self.line.on_hello()
@@ -139,7 +141,7 @@ class Rig:
 
     def answer(self, number: int, attempt: int, duration_s: float) -> None:
         answer = {"t": "answer", "a": attempt, "n": number, "g": number, "k": "done", "d": [], "s": duration_s}
-        self.driver.on_message(answer)
+        self.driver.crew.serving.on_message(answer)
 
     def lose(self, code: Code) -> None:
         number = self.ledger.take()
@@ -246,19 +248,36 @@ def test_the_first_opening_is_no_reconnect_and_a_lost_child_is_a_restart(rig: Ri
     rig.line.on_gone("x", life=1, reaped=True)
     rig.line.on_hello()
     rig.line.on_message({"t": "opened", "facts": CAMERA, "bytes": slot_bytes(64, 64)})
-    rig.driver.on_ending()
-    rig.driver.on_gone("x", life=1, reaped=True)
+    rig.driver.crew.serving.on_ending()
+    rig.driver.crew.serving.on_gone("x", life=1, reaped=True)
     found = rig.census.take()
     assert (found.cameras["top"].reconnects, found.models["defects"].restarts) == (1, 1)
+
+
+def test_skipping_and_the_breaker_are_those_of_the_lane(rig: Rig) -> None:
+    rig.open()
+    before = rig.census.take().models["defects"]
+    assert (before.skip_every, before.breaker, rig.driver.fault) == (1, Breaker.CLOSED, None)
+    lane = rig.driver.lane
+    lane.levels["top"]._change(5, rig.now)
+    for attempt in range(1, 6):
+        lane.breaker.begun(attempt)
+        lane.breaker.ended(attempt, Failed(Code.MODEL_ERROR, "x"), rig.now)
+    model = rig.census.take().models["defects"]
+    assert (model.state, model.skip_every, model.breaker) == (ModelState.RUNNING, 1.25, Breaker.OPEN)
+    assert rig.driver.fault == lane.breaker.reason != "", "the station is not ready, and an alarm is raised"
+    rig.now += 5
+    rig.frame()
+    assert rig.census.take().models["defects"].breaker is Breaker.PROBING
 
 
 def test_a_model_in_repair_has_an_open_breaker(rig: Rig) -> None:
     """Its frames are answered at once as unavailable, which is what an open breaker means."""
     rig.open()
     assert rig.census.take().models["defects"].breaker is Breaker.CLOSED
-    rig.model_host.in_repair = True
-    rig.driver.on_ending()
-    rig.driver.on_gone("refused its file", life=1, reaped=True)
+    rig.model_host.told = Told("refused its file", FailureKind.REFUSED)
+    rig.driver.crew.serving.on_ending()
+    rig.driver.crew.serving.on_gone("refused its file", life=1, reaped=True)
     model = rig.census.take().models["defects"]
     assert (model.state, model.breaker) == (ModelState.REPAIR, Breaker.OPEN)
 

@@ -297,6 +297,14 @@ def test_a_model_that_no_camera_uses_is_a_warning(line3: Case) -> None:
     assert any(warning.startswith("inspectd.yaml:21: models.other: no camera uses this model") for warning in warnings)
 
 
+def test_a_way_back_without_another_device_is_a_warning(line3: Case) -> None:
+    changed = ("    task: detect", "    task: detect\n    retry_primary_s: 60")
+    assert line3.warnings(fitted(changed))[-1].startswith(
+        "inspectd.yaml:19: models.defects.retry_primary_s: has no effect with one device (CPU); add another"
+    )
+    assert len(line3.warnings(fitted((changed[0], f"{changed[1]}\n    devices: [GPU, CPU]")))) == 1
+
+
 def test_a_class_that_no_rule_names_is_a_warning(line3: Case) -> None:
     (warning,) = line3.warnings(BASE)
     assert warning == (

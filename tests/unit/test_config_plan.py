@@ -71,7 +71,7 @@ def test_auto_threads_divide_the_cores(models: dict[str, dict[str, Any]], cores:
 def test_the_plan_is_readable() -> None:
     cameras = {name: camera(deadline_ms=100) for name in ("a", "b", "c", "d")}
     made = plan(
-        configuration(cameras, {"m": model(devices=["GPU"])}),
+        configuration(cameras, {"m": model(devices=["GPU", "CPU"])}),
         {"a": (640, 640), "b": (640, 640), "c": (1920, 1080)},
         cores=2,
         inference_ms={"m": 7},
@@ -82,7 +82,7 @@ def test_the_plan_is_readable() -> None:
         "  camera b: 7 slots × 640 × 640 × 3 = 8 MB\n"
         "  camera c: 7 slots × 1920 × 1080 × 3 = 42 MB\n"
         "  camera d: 7 slots, size not known before the first picture\n"
-        "  model m: GPU; requests measured at warm-up; threads 2; load 4 × 30 × 7 ms = 84 % of one core\n"
+        "  model m: GPU, else CPU; requests measured at warm-up; threads 2; load 4 × 30 × 7 ms = 84 % of one core\n"
         "  together: 6 processes, at least 58 MB for frames, 2 inference threads on 2 cores"
     )
 

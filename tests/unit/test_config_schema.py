@@ -144,6 +144,16 @@ FAULTS = {
         "    task: detect\n    devices: [gpu]",
         "19: models.defects.devices[0]: `gpu`: is not a device as OpenVINO names them: CPU, GPU, GPU.1, NPU",
     ),
+    "a device named twice": (
+        "    task: detect",
+        "    task: detect\n    devices: [GPU, CPU, GPU.0]",
+        "19: models.defects.devices: names GPU.0 after GPU, which is the same; give each device once",
+    ),
+    "a limit of memory that no process keeps": (
+        "    task: detect",
+        "    task: detect\n    rss_limit_mb: 63",
+        "19: models.defects.rss_limit_mb: `63`: give `auto` or a whole number from 64 to 1048576",
+    ),
     "a hash that is none": (
         "    task: detect",
         "    task: detect\n    sha256: 9f2c",

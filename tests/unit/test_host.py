@@ -138,6 +138,27 @@ async def test_a_child_that_cannot_be_started_is_told_and_tried_again(monkeypatc
     assert descriptors_open() == descriptors
 
 
+async def test_a_planned_end_is_no_failure_and_the_next_child_starts_at_once() -> None:
+    async with hosted(Limits()) as (host, handler):
+        await handler.until_hellos(1)
+        host.ready()
+        host.recycle(1.0)
+        await handler.until_hellos(2)
+        assert (handler.gone, host.failures, host.trouble) == (["ended by itself with exit status 0"], 0, "")
+
+
+async def test_a_child_that_is_not_to_be_replaced_ends_once() -> None:
+    """A second child that was not admitted: whoever wants another one starts it."""
+    async with hosted(Limits()) as (host, handler):
+        host.replaces = False
+        await handler.until_hellos(1)
+        host.kill("not wanted any more")
+        await handler.until_gone(1)
+        assert host.pid is None
+        await host.stop(1.0)
+        assert handler.hellos == 1
+
+
 async def test_rubbish_from_a_child_is_its_own_fault() -> None:
     message: Message = {}
     with (

@@ -374,6 +374,9 @@ def test_a_second_daemon_on_the_same_storage_path_is_told_the_firsts_pid(tmp_pat
     lock = StorageLock.acquire(tmp_path)
     with pytest.raises(OutsideError, match=f"pid {os.getpid()};"):
         StorageLock.acquire(tmp_path)
+    (tmp_path / "lock").unlink()
+    with pytest.raises(OutsideError, match="in use by the inspectd with pid unknown"):
+        StorageLock.acquire(tmp_path)
     lock.release()
     StorageLock.acquire(tmp_path).release()
 
@@ -391,12 +394,12 @@ def test_events_are_committed_with_their_records_and_read_back_with_the_same_byt
     journal, _ = open_journal(tmp_path)
     journal.commit([inspection(1)], encode, WALL_S, [occurrence(1), occurrence(2)])
     journal.commit([inspection(2)], encode, WALL_S + DAY_S, [occurrence(3)])
-    journal.keep_alarms('{"raised":[]}')
+    journal.keep_memo('{"raised":[]}')
     journal.ack_event(1)
     journal.ack_event(9)
     journal.close(clean=True)
     again, recovered = open_journal(tmp_path, now_wall_s=WALL_S + DAY_S)
-    assert (recovered.next_event, recovered.acked_event, recovered.alarms) == (4, 1, '{"raised":[]}')
+    assert (recovered.next_event, recovered.acked_event, recovered.memo) == (4, 1, '{"raised":[]}')
     events = again.read_events(1, 10)
     assert [(event.event_seq, event.payload) for event in events] == [(n, occurrence(n).word(n)) for n in (1, 2, 3)]
     assert [event.event_seq for event in again.read_events(2, 1)] == [2]
@@ -425,7 +428,7 @@ def test_a_file_of_a_release_without_events_is_never_altered(tmp_path: Path) -> 
     make_older(tmp_path / "00000001.sqlite")
     before = (tmp_path / "00000001.sqlite").read_bytes()
     journal, recovered = open_journal(tmp_path)
-    assert (recovered.next_seq, recovered.next_event, recovered.alarms) == (2, 1, "")
+    assert (recovered.next_seq, recovered.next_event, recovered.memo) == (2, 1, "")
     assert journal.read_events(1, 10) == ()
     journal.close(clean=True)
     assert (tmp_path / "00000001.sqlite").read_bytes() == before
@@ -441,14 +444,14 @@ def test_events_go_on_counting_after_an_older_release_was_put_back_for_a_while(t
     """Its files know no events; a number that was given before must not be given again."""
     journal, _ = open_journal(tmp_path)
     journal.commit([inspection(1)], encode, WALL_S, [occurrence(1), occurrence(2)])
-    journal.keep_alarms("kept")
+    journal.keep_memo("kept")
     journal.ack_event(1)
     journal.commit([inspection(2)], encode, WALL_S)
     journal.commit([inspection(3)], encode, WALL_S + DAY_S)
     journal.close(clean=True)
     make_older(tmp_path / "00000002.sqlite")
     journal, recovered = open_journal(tmp_path, now_wall_s=WALL_S + DAY_S)
-    assert (recovered.next_event, recovered.acked_event, recovered.alarms) == (3, 1, "kept")
+    assert (recovered.next_event, recovered.acked_event, recovered.memo) == (3, 1, "kept")
     journal.commit([], encode, WALL_S + DAY_S, [occurrence(3)])
     assert [event.event_seq for event in journal.read_events(2, 9)] == [2, 3]
 
@@ -517,15 +520,15 @@ def test_events_that_had_to_be_given_up_are_counted(tmp_path: Path) -> None:
 
 def test_a_new_stream_gives_no_event_number_again_and_keeps_the_alarms(tmp_path: Path) -> None:
     journal, _ = open_journal(tmp_path)
-    journal.keep_alarms("raised")
+    journal.keep_memo("raised")
     journal.commit([inspection(1)], encode, WALL_S, [occurrence(1), occurrence(2)])
     recovered = journal.begin_anew("damage", WALL_S)
-    assert (recovered.next_event, recovered.acked_event, recovered.alarms) == (3, 2, "raised")
+    assert (recovered.next_event, recovered.acked_event, recovered.memo) == (3, 2, "raised")
     journal.commit([], encode, WALL_S, [occurrence(3)])
     assert [event.event_seq for event in journal.read_events(1, 9)] == [3]
     journal.close(clean=True)
     assert event_seqs(tmp_path) == [3]
-    assert open_journal(tmp_path)[1].alarms == "raised"
+    assert open_journal(tmp_path)[1].memo == "raised"
 
 
 def test_a_result_is_found_by_its_id_in_any_file(tmp_path: Path) -> None:

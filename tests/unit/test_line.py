@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from tests.played import NoTimer, PlayedHost
+from tests.played import NoTimer, PlayedHost, pool_memory
 
 from inspectd.accounts import Span
 from inspectd.camera.child import run_camera
@@ -21,7 +21,7 @@ from inspectd.line import Line
 from inspectd.lineports import Camera, ClosedFrame, LineSpec
 from inspectd.records import Code, DecisionPlan, Evaluation
 from inspectd.worker.channel import Channel, ChannelClosed
-from inspectd.worker.frames import PoolSpec, create_memory, slot_bytes
+from inspectd.worker.frames import PoolSpec, slot_bytes
 
 FACTS = {"camera": "top", "kind": "files", "simulated": True, "finite": True, "width_px": 64, "height_px": 64}
 
@@ -120,7 +120,7 @@ def test_the_camera_child_gives_up_the_picture_that_it_was_told_to(tmp_path: Pat
     spec = PoolSpec("top", 1, 2, slot_bytes(64, 64))
     ours.send(
         {"t": "pool", "spec": {name: getattr(spec, name) for name in PoolSpec.__slots__}, "free": [0, 1]},
-        (create_memory(spec),),
+        (pool_memory(spec),),
     )
     frame, _ = ours.expect("frame", 1.0)
     assert (frame["n"], Path(frame["name"]).name) == (2, "b.png")

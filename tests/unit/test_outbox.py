@@ -12,12 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from inspectd.publish.effects import Ack, DeadLetter, Denied, Effect, Message, Read, Row, Send, Settled
 from inspectd.publish.flight import MAX_IN_FLIGHT
 from inspectd.publish.hold import REFUSED_RETRY_S
-from inspectd.publish.outbox import (
-    HEADER_BYTES,
-    QUEUE_MESSAGES,
-    REPLAY_MESSAGES,
-    Outbox,
-)
+from inspectd.publish.outbox import HEADER_BYTES, Outbox
+from inspectd.publish.queues import QUEUE_MESSAGES, REPLAY_MESSAGES
+from inspectd.publish.retained import DENIED_RETRY_S
 from inspectd.publish.stream import READY_BYTES, READY_ROWS, UNSPECIFIC_TRIES
 from inspectd.publish.suspects import DEADLY_BREAKS, FORGIVEN_S
 
@@ -53,6 +50,10 @@ def acks(effects: Iterable[Effect]) -> list[int]:
 
 def letters(effects: Iterable[Effect]) -> list[int]:
     return [effect.seq for effect in effects if isinstance(effect, DeadLetter)]
+
+
+def denied(box: Outbox) -> tuple[str, ...]:
+    return box.denied
 
 
 def verdict(expires_s: float, text: bytes = b"verdict") -> Message:
@@ -376,6 +377,123 @@ def test_a_heartbeat_is_dropped_without_a_connection_and_a_direct_event_waits() 
     box.direct(Message("base/event", b"2", qos=1), 0.0)
     assert [send.payload for send in sent(box.connected(0.0))] == [b"2"]
     assert box.stats().dropped == 1
+
+
+def test_heartbeats_end_with_their_connection() -> None:
+    """They waited behind a broker that had stopped to answer; an hour later they would say that we are alive."""
+    box = outbox()
+    box.connected(0.0, window=1)
+    assert len(sent(box.direct(Message("base/event", b"1"), 0.0))) == 1
+    for number in range(3):
+        assert box.direct(Message("base/heartbeat", b"%d" % number, qos=0), 0.0) == []
+    box.disconnected()
+    assert [send.payload for send in sent(box.connected(7200.0))] == [b"1"]
+    assert box.stats().dropped == 3
+
+
+def test_a_direct_message_that_has_waited_too_long_is_not_sent_and_is_counted() -> None:
+    """On a connection that stands, too: a heartbeat behind a broker that has stopped for a while."""
+    box = outbox()
+    box.connected(0.0, window=1)
+    (first,) = sent(box.direct(Message("base/event", b"1"), 0.0))
+    box.direct(Message("base/event", b"2", expires_s=5.0), 0.0)
+    box.direct(Message("base/heartbeat", b"3", qos=0, expires_s=6.0), 0.0)
+    assert [(send.payload, send.expiry_s) for send in sent(box.puback(first.token, 0, 5.0))] == [(b"3", 1)]
+    assert box.stats().dropped == 1
+
+
+def test_heartbeats_that_make_the_broker_hang_up_are_found_though_each_is_another() -> None:
+    """No two of them say the same, and none outlives its connection: they are known by their topic."""
+    box, now, breaks = outbox(), 0.0, 0
+    box.retain(Message("base/status", b"online", retain=True), now)
+    for number in range(60):
+        now += 1.0
+        todo = box.tick(now) if box.connected_now else box.connected(now)
+        todo += box.direct(Message("base/heartbeat", b"beat %d" % (100 + number), qos=0), now)
+        while todo and box.connected_now:
+            effect = todo.pop(0)
+            if isinstance(effect, Send) and effect.topic == "base/heartbeat":
+                breaks += 1
+                box.disconnected(by_broker=True)
+            elif isinstance(effect, Send) and effect.token:
+                todo += box.puback(effect.token, 0, now)
+    assert breaks <= 2 * DEADLY_BREAKS
+    assert box.connected_now
+    assert denied(box) == ("base/heartbeat",)
+
+
+def test_a_topic_stays_denied_until_the_broker_takes_something_there() -> None:
+    """On whatever connection; all alarms are one topic, and so are all answers."""
+    box = outbox()
+    box.connected(0.0)
+    for topic in ("base/event", "base/alarm/CameraLost/top", "base/alarm/CameraLost/side", "base/rsp/mes"):
+        (send,) = sent(box.direct(Message(topic, b""), 0.0))
+        box.puback(send.token, 0x87, 0.0)
+    assert denied(box) == ("base/event", "base/alarm/#", "base/rsp/#")
+    box.disconnected()
+    box.connected(1.0)
+    assert denied(box) == ("base/event", "base/alarm/#"), "the next answer may never come"
+    (event, alarm) = (
+        sent(box.direct(Message(topic, b""), 1.0))[0] for topic in ("base/event", "base/alarm/DeadLetter/mqtt")
+    )
+    box.puback(alarm.token, 0, 1.0)
+    assert denied(box) == ("base/event",)
+    box.puback(event.token, 0x10, 1.0)
+    assert denied(box) == ()
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"),
+    [("base/event", 0x97), ("base/rsp/mes", 0x95), ("base/replay/mes", 0x99), ("mes/answers", 0x87)],
+)
+def test_what_the_broker_cannot_take_now_and_what_a_requester_makes_of_it_is_no_denial(topic: str, reason: int) -> None:
+    """Else anyone could raise our alarm, by asking for an answer that is too large or goes where nothing may go."""
+    box = outbox()
+    box.connected(0.0)
+    (send,) = sent(box.direct(Message(topic, b""), 0.0))
+    assert Denied(topic, reason) in box.puback(send.token, reason, 0.0)
+    assert denied(box) == ()
+
+
+def test_on_a_denied_topic_even_qos_0_asks_for_an_answer() -> None:
+    """Else nobody would hear that the broker takes it again."""
+    box = outbox()
+    box.connected(0.0)
+    box.retain(Message("base/health", b"x" * 70_000, 0, retain=True), 0.0)
+    assert denied(box) == ("base/health",)
+    (send,) = sent(box.retain(Message("base/health", b"small", 0, retain=True), 1.0))
+    assert send.qos == 1
+    box.puback(send.token, 0, 1.0)
+    assert denied(box) == ()
+    assert [send.qos for send in sent(box.retain(Message("base/health", b"small", 0, retain=True), 2.0))] == [0]
+
+
+def test_a_retained_message_that_was_refused_is_tried_again_while_the_connection_stands() -> None:
+    """An access list may be mended at any time; the alarm that tells of it could never be cleared."""
+    box = outbox()
+    box.connected(0.0)
+    (send,) = sent(box.retain(Message("base/state", b"1", retain=True), 0.0))
+    box.puback(send.token, 0x87, 0.0)
+    assert box.tick(1.0) == []
+    assert box.tick(1.0 + DENIED_RETRY_S - 0.1) == []
+    (again,) = sent(box.tick(1.0 + DENIED_RETRY_S))
+    assert again.payload == b"1"
+    box.puback(again.token, 0, 40.0)
+    assert denied(box) == ()
+    assert box.tick(100.0) == []
+
+
+def test_a_retained_topic_that_may_not_be_taken_away_is_tried_again() -> None:
+    """It lies on the broker until it is: an alarm that is over."""
+    box = outbox()
+    box.connected(0.0)
+    (send,) = sent(box.retain(Message("base/alarm/CameraLost/top", b"", retain=True), 0.0))
+    box.puback(send.token, 0x87, 0.0)
+    box.disconnected()
+    (again,) = sent(box.connected(1.0))
+    box.puback(again.token, 0, 1.0)
+    box.disconnected()
+    assert sent(box.connected(2.0)) == []
 
 
 def test_the_oldest_direct_message_is_dropped_beyond_the_bound_and_its_sender_hears_of_it() -> None:

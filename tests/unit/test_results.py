@@ -18,6 +18,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from jsonschema import Draft202012Validator
+from tests.contract.schemas import published_schema
 from tests.journaling import WALL_S, close_journals, encode, inspection, lost, make_older, open_journal
 
 from inspectd.errors import ConfigurationError, OutsideError, UsageError
@@ -180,7 +182,8 @@ def test_the_last_rows_are_listed_with_runs_between_them_newest_last(tmp_path: P
         "framesIsUpperBound": False,
         "captureTime": "2026-11-30T00:53:21.000Z",
         "resultState": 1,
-        "resultEvaluation": "notOk",
+        "resultEvaluation": 2,
+        "evaluation": "notOk",
         "resultEvaluationCode": 110,
         "resultEvaluationDetails": "details of 2",
     }
@@ -272,6 +275,17 @@ def test_counts_go_back_no_further_than_they_must_and_are_whole(tmp_path: Path) 
     every = documents(tmp_path, Question(by="day", last=0))
     assert sum(day["total"] for day in every) == 199
     assert every[-3:] == days
+
+
+def test_a_field_that_a_result_message_has_too_is_as_there(tmp_path: Path) -> None:
+    """`resultEvaluation` was a word here and a number on the wire: a script that asked for 1 found no good part."""
+    make_journal(tmp_path, [(inspection(1), WALL_S), (lost(2, 3), WALL_S + 1)])
+    result = published_schema("result")
+    for row in documents(tmp_path, Question()):
+        for name in row.keys() & result["properties"].keys() - {"resultId"}:  # this journal's are made up
+            rule = {**result["properties"][name], "$defs": result["$defs"]}
+            assert Draft202012Validator(rule).is_valid(row[name]), (name, row[name])
+        assert row["evaluation"] == Evaluation(row["resultEvaluation"]).word
 
 
 def test_csv_has_the_same_fields_with_a_head_and_empty_places(tmp_path: Path) -> None:

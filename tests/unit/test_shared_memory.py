@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.played import NoTimer, PlayedHost, pool_memory
 
 from inspectd.camera.pools import Pools
+from inspectd.camera.store import FrameStore
 from inspectd.errors import OutsideError, StaleSlot, WorkerError
 from inspectd.health.progress import ProgressPage, Word
 from inspectd.ledger import Ledger
 from inspectd.records import Frame
 from inspectd.worker import frames
 from inspectd.worker.channel import MESSAGE_MAX_BYTES, Channel, ChannelClosed
-from inspectd.worker.frames import PoolSpec, create_memory, slot_bytes
+from inspectd.worker.frames import NewMemory, PoolSpec, slot_bytes
 from inspectd.worker.pool import Pool
 from inspectd.worker.slots import SlotTable
 
@@ -28,7 +30,7 @@ FRAME = Frame("top", 7, 1, 2, 5, 40, 30, captured_s=0.0, captured_wall_s=0.0)
 @pytest.fixture
 def pool() -> Pool:
     spec = PoolSpec("top", 1, 4, slot_bytes(40, 30))
-    return Pool(spec, create_memory(spec))
+    return Pool(spec, pool_memory(spec))
 
 
 @pytest.fixture
@@ -89,21 +91,55 @@ def test_a_pool_that_memory_cannot_hold_is_refused_with_the_arithmetic() -> None
         r"top: no memory for the frame pool: 1000000 slots × 192.0 MB = 192\d+ MB, at most \d+ MB may be taken now"
     )
     with pytest.raises(OutsideError, match=sum_told):
-        create_memory(spec)
+        NewMemory(spec)
 
 
 def test_a_picture_that_needs_too_much_memory_is_forgotten_and_the_pool_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """One huge picture ended the camera for good: each new child was killed for the memory that it had asked for."""
+    told: list[str] = []
     pools = Pools("top", lambda: 4)
-    pools.need(slot_bytes(40, 30))
-    assert pools.provide() is not None
+    store = FrameStore(pools, PlayedHost(), (), lambda *_: NoTimer())
+    store.need(slot_bytes(40, 30))
+    store.begin(lambda error: told.append(str(error)))
     monkeypatch.setattr(frames, "available_bytes", lambda: 1_000_000)
-    pools.need(slot_bytes(4000, 3000))
-    with pytest.raises(OutsideError, match="top: no memory for the frame pool"):
-        pools.provide()
-    assert pools.provide() is None
-    assert pools.slots == 4
-    pools.close()
+    store.need(slot_bytes(4000, 3000))
+    store.provide(lambda error: told.append(str(error)))
+    assert [text[:36] for text in told] == ["top: no memory for the frame pool: 4"]
+    assert pools.wanted() is None
+    assert store.slots == 4
+    store.close()
+
+
+def test_a_large_pool_is_taken_in_steps_and_the_loop_goes_on_between_them() -> None:
+    """Half a gigabyte at once stood main still for 0.4 s: no verdict went out, no answer was read."""
+    steps: list[Callable[[], None]] = []
+
+    def later(_delay_s: float, step: Callable[[], None]) -> NoTimer:
+        steps.append(step)
+        return NoTimer()
+
+    host = PlayedHost()
+    told: list[OutsideError] = []
+    store = FrameStore(Pools("top", lambda: 3), host, (), later)
+    store.need(frames.STEP_BYTES)
+    store.begin(told.append)
+    assert (store.slots, host.sent) == (0, [])
+    store.child_gone()
+    store.begin(told.append)
+    while steps:
+        steps.pop(0)()
+    assert store.slots == 3
+    assert [message["t"] for message in host.sent] == ["pool"], "only the child that is there now gets it, once"
+    store.close()
+
+
+def test_two_pools_that_are_taken_at_once_do_not_count_on_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "available_bytes", lambda: 100 * 4096)
+    first = NewMemory(PoolSpec("top", 1, 1, 40 * 4096))
+    with pytest.raises(OutsideError, match="side: no memory"):
+        NewMemory(PoolSpec("side", 1, 1, 40 * 4096))
+    first.close()
+    NewMemory(PoolSpec("side", 1, 1, 40 * 4096)).close()
 
 
 def test_a_slot_is_free_when_its_last_reader_let_go() -> None:

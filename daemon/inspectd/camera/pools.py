@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable
 
-from inspectd.errors import OutsideError, WorkerError
+from inspectd.errors import WorkerError
 from inspectd.records import Frame
-from inspectd.worker.frames import PoolSpec, create_memory
+from inspectd.worker.frames import PoolSpec
 from inspectd.worker.slots import SlotTable
 
 
@@ -31,24 +31,22 @@ class Pools:
         """Slots have to be at least so large."""
         self._needed_bytes = max(self._needed_bytes, slot_bytes)
 
-    def provide(self) -> tuple[PoolSpec, int] | None:
-        """Make a pool unless the current one will do; returns the new one.
-
-        Raises OutsideError without memory; the size that was asked for is then forgotten again.
-        """
+    def wanted(self) -> PoolSpec | None:
+        """Say which pool is to be made; None: the current one will do."""
         slots = self._slots()
         now = self._pools[self._current][0] if self._current in self._pools else None
         if now is not None and now.slot_bytes >= self._needed_bytes and now.slots >= slots:
             return None
-        spec = PoolSpec(self._camera, max(self._pools, default=self._current) + 1, slots, self._needed_bytes)
-        try:
-            descriptor = create_memory(spec)
-        except OutsideError:
-            self._needed_bytes = 0 if now is None else now.slot_bytes
-            raise
+        return PoolSpec(self._camera, max(self._pools, default=self._current) + 1, slots, self._needed_bytes)
+
+    def install(self, spec: PoolSpec, descriptor: int) -> None:
+        """Let the camera fill this pool from now on."""
         self._pools[spec.pool] = (spec, descriptor, SlotTable(spec.slots))
         self._current = spec.pool
-        return spec, descriptor
+
+    def refused(self) -> None:
+        """There is no memory for it: forget the size that was asked for."""
+        self._needed_bytes = self._pools[self._current][0].slot_bytes if self._current in self._pools else 0
 
     def current(self) -> tuple[PoolSpec, int]:
         """The pool that the camera fills."""

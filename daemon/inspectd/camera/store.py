@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
 from typing import Protocol
 
 from inspectd.camera.pools import Pools
+from inspectd.errors import OutsideError
 from inspectd.records import Frame
-from inspectd.worker.frames import PoolSpec
+from inspectd.worker.frames import NewMemory, PoolSpec
 from inspectd.worker.ports import Later, Supervised, Timer
 
 LINE_READER = ("line", 0)
 """The line itself holds a frame's slot until the frame is closed."""
 FREE_AGAIN_S = 0.05
 """A camera child that did not read about its free slots is told again after this."""
+
+
+Refused = Callable[[OutsideError], None]
+"""Told why there is no memory for the pool that was asked for."""
 
 
 class PoolUser(Protocol):
@@ -33,6 +38,12 @@ class FrameStore:
     def __init__(self, pools: Pools, host: Supervised, users: Sequence[PoolUser], later: Later) -> None:
         self._pools, self._host, self._users, self._later = pools, host, users, later
         self._timer: Timer | None = None
+        self._has_child = False
+        """There is a child that may be given pools."""
+        self._making: tuple[PoolSpec, NewMemory] | None = None
+        self._step_timer: Timer | None = None
+        self._refused: list[Refused] = []
+        """Of whoever waits for the pool that is being made."""
 
     @property
     def slots(self) -> int:
@@ -47,21 +58,23 @@ class FrameStore:
         """Slots have to be at least so large."""
         self._pools.need(slot_bytes)
 
-    def begin(self) -> None:
-        """A new child begins: with the current pool if that will do. Raises OutsideError without memory."""
-        if not self.provide():
+    def begin(self, refused: Refused) -> None:
+        """A new child begins: with the current pool if that will do, else with a new one as soon as there is one."""
+        self._has_child = True
+        if self._making is None and self._pools.wanted() is None:
             self._give()
+        else:
+            self.provide(refused)
 
-    def provide(self) -> bool:
-        """Replace a pool that is too small; gives whether it was. Raises OutsideError without memory."""
-        made = self._pools.provide()
-        if made is None:
-            return False
-        for user in self._users:
-            user.add_pool(*made)
-        self._give()
-        self._forget(self._pools.drop_empty())
-        return True
+    def child_gone(self) -> None:
+        """Give pools to nobody until the next child begins."""
+        self._has_child = False
+
+    def provide(self, refused: Refused) -> None:
+        """Replace a pool that is too small; a large one is made step by step, and the loop goes on meanwhile."""
+        self._refused.append(refused)
+        if self._making is None:
+            self._make()
 
     def announce(self, frame: Frame) -> None:
         """The child has filled the frame's slot. Raises WorkerError if it was not its to fill."""
@@ -88,7 +101,50 @@ class FrameStore:
         """Give the memory back."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._step_timer is not None:
+            self._step_timer.cancel()
+        if self._making is not None:
+            self._making[1].close()
         self._pools.close()
+
+    def _make(self) -> None:
+        """Begin to make the pool that is wanted, if one is."""
+        spec = self._pools.wanted()
+        if spec is None:
+            self._refused.clear()
+            return
+        try:
+            self._making = spec, NewMemory(spec)
+        except OutsideError as error:
+            self._refuse(error)
+        else:
+            self._step(*self._making)
+
+    def _step(self, spec: PoolSpec, memory: NewMemory) -> None:
+        self._step_timer = None
+        try:
+            is_whole = memory.step()
+        except OutsideError as error:
+            self._making = None
+            self._refuse(error)
+            return
+        if not is_whole:
+            self._step_timer = self._later(0.0, lambda: self._step(spec, memory))
+            return
+        self._making = None
+        self._pools.install(spec, memory.descriptor)
+        for user in self._users:
+            user.add_pool(spec, memory.descriptor)
+        if self._has_child:
+            self._give()
+        self._forget(self._pools.drop_empty())
+        self._make()  # more may be wanted by now
+
+    def _refuse(self, error: OutsideError) -> None:
+        self._pools.refused()
+        waiting, self._refused = self._refused, []
+        for refused in waiting:
+            refused(error)
 
     def _give(self) -> None:
         """Give the child the current pool and every free slot of it."""

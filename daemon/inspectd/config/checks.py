@@ -147,6 +147,13 @@ def _model(configuration: Configuration, model_id: str, known: Known) -> Iterato
             depends=(("cameras",),),
             is_warning=True,
         )
+    if "retry_primary_s" in model.model_fields_set and len(model.devices) == 1:
+        yield Fault(
+            (*key, "retry_primary_s"),
+            f"has no effect with one device ({model.devices[0]}); add another to `devices`, or remove it",
+            depends=((*key, "devices"),),
+            is_warning=True,
+        )
     seen: set[str] = set()
     for place, name in enumerate(model.classes or ()):
         if canonical(name) in seen:

@@ -55,12 +55,17 @@ def _continuous(value: Any) -> Any:
     return value
 
 
-def _one_device(value: tuple[str, ...]) -> tuple[str, ...]:
-    if len(value) > 1:
-        raise PydanticCustomError(
-            "not_in_this_version",
-            "falling back to another device is not in this version of inspectd; give the one that is meant",
-        )
+def _different_devices(value: tuple[str, ...]) -> tuple[str, ...]:
+    first: dict[str, str] = {}
+    for device in value:
+        key = device.removesuffix(".0")  # OpenVINO's GPU is GPU.0
+        if key in first:
+            raise PydanticCustomError(
+                "twice",
+                "names {device} after {same}, which is the same; give each device once, the preferred one first",
+                {"device": device, "same": first[key], "bare": True},
+            )
+        first[key] = device
     return value
 
 
@@ -118,7 +123,7 @@ Device = Annotated[str, StringConstraints(pattern=DEVICE_PATTERN)]
 ClockTime = Annotated[str, AfterValidator(_clock_time)]
 TopicBase = Annotated[str, AfterValidator(_topic_base)]
 TopicPrefix = Annotated[str, StringConstraints(max_length=200), AfterValidator(_topic_prefix)]
-Devices = Annotated[tuple[Device, ...], Field(strict=False, min_length=1), AfterValidator(_one_device)]
+Devices = Annotated[tuple[Device, ...], Field(strict=False, min_length=1), AfterValidator(_different_devices)]
 Mode = Annotated[Literal["continuous"], BeforeValidator(_continuous)]
 Resize = Literal["letterbox", "letterbox_topleft", "stretch", "crop"]
 LayoutName = Literal[
@@ -139,6 +144,7 @@ LayoutName = Literal[
 ]
 """As `decode.DECODERS`; not taken from there, since `check` needs no NumPy. A test compares the two."""
 AutoCount = Annotated[Auto | Annotated[int, Field(ge=1, le=1024)], _number_or_auto(1, 1024, int)]
+AutoMb = Annotated[Auto | Annotated[int, Field(ge=64, le=1_048_576)], _number_or_auto(64, 1_048_576, int)]
 AutoGb = Annotated[Auto | Annotated[float, Field(ge=0.01, le=100_000)], _number_or_auto(0.01, 100_000, float)]
 Names = Annotated[
     tuple[Text, ...],

@@ -36,6 +36,7 @@ class ModelPlan:
 
     model: str
     device: str
+    """The preferred one, and those to which it falls back."""
     requests: int | None
     """None: measured at warm-up."""
     threads: int
@@ -156,7 +157,7 @@ def plan(
     models = [
         ModelPlan(
             name,
-            model.devices[0],
+            ", else ".join(model.devices),
             None if model.requests == "auto" else model.requests,
             threads[name],
             tuple(

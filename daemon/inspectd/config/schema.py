@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from inspectd.config.fields import (
     AutoCount,
     AutoGb,
+    AutoMb,
     ClockTime,
     Devices,
     FilePath,
@@ -240,6 +241,26 @@ class InputSpec(Part):
     pad: Annotated[int, Field(ge=0, le=255)] | None = None
 
 
+class Skip(Part):
+    """Overload of a continuous camera: of n frames one is taken; n follows the load, in steps of a quarter."""
+
+    most: Annotated[int, Field(ge=1, le=1000)] = 16
+    """Largest n; 1: no frame is ever skipped, and what is late is late."""
+    rise_after_ms: Millis = 500
+    """So long frames must have waited too long, again and again."""
+    fall_after_ms: Millis = 2000
+    """So long they must have waited hardly at all."""
+
+
+class Breaker(Part):
+    """When a model that only fails is not asked any more."""
+
+    failures: Annotated[int, Field(ge=1, le=1000)] = 5
+    """In a row."""
+    open_s: Positive = 5.0
+    """So long every frame is answered at once as unavailable; then one finds out."""
+
+
 class Model(Part):
     """One model: its file, where and how it runs, and what of it is recorded."""
 
@@ -254,15 +275,19 @@ class Model(Part):
     labels: dict[Text, dict[Text, Text]] = Field(default_factory=dict)
     """Class → language → what people read; the wire keeps the model's own names."""
     devices: Devices = ("CPU",)
-    """In order of preference; this version runs on the first and refuses others, rather than not to use them."""
+    """In order of preference: a later one is used when those before it fail."""
     requests: AutoCount = "auto"
     queue_depth: Annotated[int, Field(ge=1, le=1024)] = 8
     """Waiting frames per camera."""
     when_full: Literal["drop_oldest", "drop_newest"] = "drop_oldest"
     timeout_ms: Millis = 500
     """One attempt."""
+    on_timeout: Literal["give_up", "demote"] = "give_up"
+    """`demote`: a camera whose frames take too long also gives way to the others until its frames are in time again."""
     kill_after_ms: Millis | None = None
     retries: Annotated[int, Field(ge=0, le=10)] = 1
+    skip: Skip = Skip()
+    breaker: Breaker = Breaker()
     confidence: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.10
     """Lowest score that is recorded; the rules decide."""
     iou: Fraction | None = None
@@ -273,6 +298,12 @@ class Model(Part):
     precision: Literal["auto", "f32", "f16", "bf16"] = "auto"
     hint: Literal["auto", "latency", "throughput"] = "auto"
     retry_s: Positive = 30.0
+    """Longest pause between two tries while no device works."""
+    retry_primary_s: Positive = 600.0
+    """On a later device: how often the first one is tried, by a second process beside the one that serves."""
+    rss_limit_mb: AutoMb = "auto"
+    """Memory of its process (RssAnon) from which it is replaced by a fresh one; auto: half more than a fresh one has,
+    at least 256 MB more."""
 
     @property
     def timeout_s(self) -> float:

@@ -27,6 +27,7 @@ from inspectd.demo.score import Score
 from inspectd.demo.subscriber import Message, Subscriber
 from inspectd.demo.table import LiveTable
 from inspectd.errors import OutsideError
+from inspectd.slices import broker_settings
 
 EXIT_DONE, EXIT_INTERNAL = 0, 70
 
@@ -222,6 +223,12 @@ def _write_configuration(document: Mapping[str, Any], folder: Path, address: Bro
 
 
 def _subscriber(configuration: Configuration, address: BrokerAddress) -> Subscriber:
-    mqtt = configuration.mqtt
-    password = None if mqtt.password_file is None else mqtt.password_file.read_text("utf-8").rstrip("\r\n")
-    return Subscriber(address.host, address.port, configuration.base_topic, username=mqtt.username, password=password)
+    settings = broker_settings(configuration, "")
+    return Subscriber(
+        address.host,
+        address.port,
+        configuration.base_topic,
+        username=settings.username,
+        password=settings.password(),
+        tls=settings.tls,
+    )

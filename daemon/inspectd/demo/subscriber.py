@@ -17,6 +17,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from inspectd.errors import OutsideError
+from inspectd.publish.broker import BrokerSettings, TlsFiles
 
 LEAVES = ("result", "counters", "state", "status")
 _QUEUE_MAX = 10_000
@@ -37,12 +38,20 @@ class Subscriber:
     """Subscribed while in `with`. Speaks MQTT 3.1.1, which every broker knows."""
 
     def __init__(
-        self, host: str, port: int, base: str, *, username: str | None = None, password: str | None = None
+        self,
+        host: str,
+        port: int,
+        base: str,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
         self.dropped = 0
         self._host = host
         self._port = port
         self._base = base
+        self._tls = tls
         self._messages: queue.Queue[Message] = queue.Queue(_QUEUE_MAX)
         self._subscribed = threading.Event()
         self._refusal = "no answer"
@@ -56,7 +65,7 @@ class Subscriber:
     def __enter__(self) -> Self:
         """Return when the broker has confirmed the subscription. Raises OutsideError."""
         try:
-            self._client.connect(self._host, self._port, _KEEPALIVE_S)
+            self._connect()
         except OSError as error:
             raise OutsideError(f"no MQTT broker at {self._host}:{self._port}: {error}") from error
         self._client.loop_start()
@@ -77,6 +86,20 @@ class Subscriber:
             return self._messages.get(timeout=timeout_s)
         except queue.Empty:
             return None
+
+    def _connect(self) -> None:
+        if self._tls is None:
+            self._client.connect(self._host, self._port, _KEEPALIVE_S)
+            return
+        from inspectd.publish import tls  # 8 MB, for those who use it
+
+        self._client.tls_set_context(tls.make_context(self._tls))
+        try:
+            self._client.connect(self._host, self._port, _KEEPALIVE_S)
+        except tls.HandshakeError as fault:
+            settings = BrokerSettings(self._host, self._port, self._base, bytes, tls=self._tls)
+            what = tls.handshake_words(fault.__cause__, settings, _CONNECT_LIMIT_S)
+            raise OutsideError(f"MQTT broker at {settings.address}: {what}") from fault
 
     def _close(self) -> None:
         self._client.disconnect()

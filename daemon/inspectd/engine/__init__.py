@@ -46,6 +46,8 @@ class ModelSpec:
     hint: Literal["latency", "throughput"] = "throughput"
     requests: int | None = None
     """None: worked out from `fps_total` at warm-up."""
+    requests_most: int | None = None
+    """Never more: the device has no memory for them, or another child runs as many."""
     confidence: float | None = None
     """None: 0.10. What the file gives is only told: it is its maker's threshold for a verdict, not for a record."""
     iou: float | None = None
@@ -74,10 +76,14 @@ class ModelSpec:
 class Engine(Protocol):
     """One compiled model with a fixed number of requests. Each request is used by one thread at a time."""
 
+    requests: int
+    """So many; while `open` runs, as many as it has come to try."""
+
     def open(self) -> ModelFacts:
         """Load, compile, check, warm up, and decide the number of requests.
 
-        Raises ModelRefused (found, expected, cure) or DeviceError.
+        Raises ModelRefused (found, expected, cure; DeviceRefused if another device may do) or DeviceError (OutOfMemory
+        with the requests that were tried).
         """
 
     def infer(

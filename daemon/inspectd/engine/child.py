@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from inspectd.engine import Engine, ModelSpec
-from inspectd.errors import DeviceError, EngineError, OutputError, StaleSlot
+from inspectd.errors import DeviceError, EngineError, OutOfMemory, OutputError, StaleSlot
 from inspectd.health.progress import ProgressPage, Word
 from inspectd.records import Detection, Frame
 from inspectd.worker.channel import Channel, ChannelClosed
@@ -44,7 +44,11 @@ def run_model(name: str, channel: Channel, progress: ProgressPage) -> None:
     from inspectd.engine.openvino import OpenVinoEngine
 
     engine: Engine = OpenVinoEngine(spec)
-    facts = engine.open()
+    try:
+        facts = engine.open()
+    except OutOfMemory as error:
+        error.requests = engine.requests
+        raise
     channel.send({"t": "admitted", "facts": asdict(facts)})
     try:
         _Loop(name, channel, progress, engine, facts.requests).run()

@@ -29,7 +29,8 @@ class FakeEngine:
         self._spec = spec
         self._script = iter(script)
         self._lock = threading.Lock()
-        self._cancelled = [threading.Event() for _ in range(spec.requests or 2)]
+        self.requests = spec.requests or 2
+        self._cancelled = [threading.Event() for _ in range(self.requests)]
 
     def open(self) -> ModelFacts:
         """Claim to be what the configuration asks for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inspectd.errors import DeviceError, EngineError, InspectdError
+from inspectd.errors import DeviceError, EngineError, InspectdError, OutOfMemory
 
 FOREIGN = (RuntimeError, ValueError, TypeError, MemoryError)
 """What OpenVINO's binding raises; ValueError also where the text of an error is not UTF-8."""
@@ -10,11 +10,12 @@ FOREIGN = (RuntimeError, ValueError, TypeError, MemoryError)
 _MEANINGS: tuple[tuple[str, type[EngineError]], ...] = (
     ("was canceled", EngineError),
     ("out of resources", DeviceError),
-    ("out of memory", DeviceError),
-    ("out of host memory", DeviceError),
-    ("out of device memory", DeviceError),
-    ("bad alloc", DeviceError),
-    ("memory object allocation failure", DeviceError),
+    ("out of memory", OutOfMemory),
+    ("out of host memory", OutOfMemory),
+    ("out of device memory", OutOfMemory),
+    ("bad alloc", OutOfMemory),
+    ("memory object allocation failure", OutOfMemory),
+    ("mem object allocation failure", OutOfMemory),
     ("device lost", DeviceError),
     ("device removed", DeviceError),
     ("clwaitforevents", DeviceError),

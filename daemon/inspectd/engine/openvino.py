@@ -33,9 +33,9 @@ from inspectd.engine.describe import fixed_net, is_quantised, model_info, requir
 from inspectd.engine.description import ModelDescription, describe
 from inspectd.engine.faults import FOREIGN, meaning
 from inspectd.engine.modelfile import checked_hash, input_size_px, read_words
-from inspectd.engine.settings import devices_for, full_device_name, settings_for
+from inspectd.engine.settings import at_most, devices_for, full_device_name, settings_for
 from inspectd.engine.slot import Canvas, Slot
-from inspectd.errors import DeviceError, EngineError, ModelRefused
+from inspectd.errors import DeviceError, DeviceRefused, EngineError, ModelRefused
 from inspectd.records import Detection, ModelFacts
 
 _log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ class OpenVinoEngine:
         self._spec = spec
         self._core = core if core is not None else ov.Core()
         """A core from outside brings extensions: operations of one's own in the graph."""
+        self.requests = at_most(spec.requests or 1, spec.requests_most)
         self._slots: list[Slot] = []
         self._classes: tuple[str, ...] = ()
         self._described: ModelDescription | None = None
@@ -56,8 +57,7 @@ class OpenVinoEngine:
     def open(self) -> ModelFacts:
         """See Engine."""
         cv2.setNumThreads(1)
-        spec = self._spec
-        model, described = self._read()
+        spec, (model, described) = self._spec, self._read()
         is_int8 = is_quantised(model)
         try:
             compiled, p95_s = self._admit(model, described)
@@ -73,7 +73,8 @@ class OpenVinoEngine:
         self._described = described
         optimal = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
         requests = spec.requests or requests_for(spec.fps_total, p95_s, optimal)
-        self._slots += [self._slot(compiled, described) for _ in range(requests - 1)]
+        self.requests = at_most(requests, spec.requests_most)
+        self._slots += [self._slot(compiled, described) for _ in range(self.requests - 1)]
         self._run_together()
         return ModelFacts(
             model=spec.name,
@@ -82,7 +83,7 @@ class OpenVinoEngine:
             precision="int8" if is_int8 else compiled.get_property("INFERENCE_PRECISION_HINT").to_string(),
             hash=described.sha256,
             classes=self._classes,
-            requests=requests,
+            requests=self.requests,
             input_width_px=described.input_width_px,
             input_height_px=described.input_height_px,
             layout=described.layout.value,
@@ -155,7 +156,7 @@ class OpenVinoEngine:
         return model, described
 
     def _admit(self, model: ov.Model, described: ModelDescription) -> tuple[ov.CompiledModel, float]:
-        """Compile and warm up with one request; give the p95 of a whole `infer`. Raises ModelRefused."""
+        """Compile and warm up with one request; give the p95 of a whole `infer`. Raises DeviceRefused."""
         name = self._spec.name
         self._classes = described.classes.value
         self._has_told_of_numbers = not self._classes  # its notes say so
@@ -209,7 +210,7 @@ class OpenVinoEngine:
         try:
             return self._core.compile_model(model, spec.device, settings)
         except FOREIGN as error:
-            raise meaning(spec.name, f"cannot compile for {spec.device}", error, ModelRefused) from error
+            raise meaning(spec.name, f"cannot compile for {spec.device}", error, DeviceRefused) from error
 
     def _slot(self, compiled: ov.CompiledModel, described: ModelDescription) -> Slot:
         """Make one request with its own input memory."""
@@ -248,7 +249,7 @@ class OpenVinoEngine:
         except DeviceError:
             raise
         except EngineError as error:
-            raise ModelRefused(
+            raise DeviceRefused(
                 f"{self._spec.name}: {self._spec.path} as layout {layout.name} (by {layout.decided_by}) failed its "
                 f"warm-up: {error}; check `layout`, `classes` and `input`, or export the model again"
             ) from error

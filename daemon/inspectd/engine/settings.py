@@ -19,10 +19,15 @@ def settings_for(spec: ModelSpec, known: Collection[str]) -> dict[str, Any]:
         "ENABLE_CPU_PINNING": False,
     }
     if spec.requests is not None:
-        wanted["PERFORMANCE_HINT_NUM_REQUESTS"] = spec.requests
+        wanted["PERFORMANCE_HINT_NUM_REQUESTS"] = at_most(spec.requests, spec.requests_most)
     if spec.precision != "auto":
         wanted["INFERENCE_PRECISION_HINT"] = spec.precision
     return {key: value for key, value in wanted.items() if key in known}
+
+
+def at_most(requests: int, most: int | None) -> int:
+    """Give the requests that a child really gets."""
+    return requests if most is None else min(requests, most)
 
 
 def full_device_name(core: Any, device: str) -> str:

@@ -68,7 +68,7 @@ KINDS: Mapping[AlarmCode, AlarmKind] = MappingProxyType(
         AlarmCode.MODEL_UNAVAILABLE: AlarmKind(
             800,
             (MODEL,),
-            "The model's file cannot be used, or its process ends again and again.",
+            "The model's file cannot be used, its process ends again and again, or it only fails or is too slow.",
             "Read the text: mend the file or the device that it names. It is tried again by itself.",
         ),
         AlarmCode.FALLBACK_DEVICE: AlarmKind(

@@ -167,7 +167,7 @@ class Census:
             failed=counts["failed"],
             unavailable=counts["unavailable"],
             skipped=counts["skipped"],
-            skip_every=1,
+            skip_every=max((level.every for level in lane.levels.values()), default=1),
             utilisation=min(1.0, counted["busy_s"] / capacity_s) if capacity_s > 0 else 0.0,
             p50_s=percentile(durations_s, 0.50),
             p95_s=percentile(durations_s, 0.95),
@@ -177,7 +177,7 @@ class Census:
             lost_requests=lane.lost,
             restarts=counts["restarts"],
             rss_bytes=rss_bytes(driver.host.pid),
-            breaker=Breaker.CLOSED if driver.repair is None else Breaker.OPEN,
+            breaker=Breaker(lane.breaker.state) if driver.repair is None else Breaker.OPEN,
             last_done_age_s=_age(stats.last_done_s, now),
         )
 

@@ -1,4 +1,4 @@
-"""Talks to systemd: READY, STATUS, WATCHDOG, STOPPING. Without systemd it says nothing, and nothing else changes."""
+"""Talks to systemd: READY, STATUS, WATCHDOG, STOPPING, time limits. Without systemd it only keeps quiet."""
 
 from __future__ import annotations
 
@@ -41,6 +41,19 @@ class Notifier:
     def feed_watchdog(self) -> None:
         """All that has work finishes some."""
         self._send("WATCHDOG=1")
+
+    def lengthen_watchdog(self, limit_s: float) -> None:
+        """Be killed after so long from now on; only after `ready`, for systemd begins to watch at once."""
+        self.watchdog_s = limit_s
+        self._send(f"WATCHDOG_USEC={limit_s * 1e6:.0f}")
+
+    def extend_timeout(self, by_s: float) -> None:
+        """A start that takes long works on: it gets so much more time from now, if its own limit is sooner."""
+        self._send(f"EXTEND_TIMEOUT_USEC={by_s * 1e6:.0f}")
+
+    def trigger_watchdog(self) -> None:
+        """Ask to be killed and started again, as if the watchdog's time were over."""
+        self._send("WATCHDOG=trigger")
 
     def _send(self, state: str) -> None:
         if self._notifier is None:

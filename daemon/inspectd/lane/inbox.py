@@ -7,9 +7,11 @@ the new one. Another camera's jobs are never touched.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
+from inspectd.lane.turns import Turns
 from inspectd.records import Frame
 
 
@@ -27,6 +29,8 @@ class Job:
     frame: Frame
     deadline_s: float
     """Monotonic clock: no attempt begins or goes on after it."""
+    offered_s: float = 0.0
+    """Monotonic clock: since then it waits."""
     attempts: int = 0
     """Attempts that were begun."""
 
@@ -37,15 +41,17 @@ class CameraShare:
 
     depth: int
     weight: int = 1
+    may_skip: bool = True
+    """False: its frames are never left out on purpose (triggered, or a source that waits): what is late is late."""
 
 
 class Inbox:
-    """Bounded, fair between cameras: within one round of turns each camera that waits is served `weight` times."""
+    """Bounded per camera, fair between them: how long one can be kept waiting is the bound of its turns."""
 
     def __init__(self, shares: dict[str, CameraShare], when_full: WhenFull) -> None:
         self._shares, self._when_full = shares, when_full
         self._queues: dict[str, deque[Job]] = {camera: deque() for camera in shares}
-        self._credit = dict.fromkeys(shares, 0)
+        self.turns = Turns({camera: share.weight for camera, share in shares.items()})
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
@@ -69,17 +75,10 @@ class Inbox:
         """
         self._queues[job.frame.camera].appendleft(job)
 
-    def take(self) -> Job | None:
-        """The next job in weighted turn."""
+    def take(self, demoted: Collection[str] = ()) -> Job | None:
+        """The next job in weighted turn; cameras that are demoted have a part of their weight."""
         waiting = [camera for camera, queue in self._queues.items() if queue]
-        if not waiting:
-            return None
-        if all(self._credit[camera] <= 0 for camera in waiting):
-            for camera in waiting:
-                self._credit[camera] = self._shares[camera].weight
-        camera = max(waiting, key=lambda name: self._credit[name])
-        self._credit[camera] -= 1
-        return self._queues[camera].popleft()
+        return self._queues[self.turns.take(waiting, demoted)].popleft() if waiting else None
 
     def take_expired(self, now: float) -> list[Job]:
         """Jobs whose deadline has passed while they waited."""

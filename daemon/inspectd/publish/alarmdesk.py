@@ -8,6 +8,7 @@ from typing import Protocol
 
 from inspectd.health.alarms import Alarm, AlarmBook, Change, Condition
 from inspectd.publish.events import Event, EventName
+from inspectd.publish.memo import Memo
 
 log = logging.getLogger(__name__)
 
@@ -19,14 +20,8 @@ class Wire(Protocol):
         """Publish retained; an empty payload takes the topic away."""
 
 
-class Keeper(Protocol):
-    """The writer, as alarms need it."""
-
-    def event(self, event: Event) -> None:
-        """Write a durable event."""
-
-    def keep_alarms(self, text: str) -> None:
-        """Keep the book with the next commit."""
+ENTRY = "alarms"
+"""Of the memo."""
 
 
 class AlarmDesk:
@@ -34,13 +29,15 @@ class AlarmDesk:
 
     def __init__(
         self,
-        book: AlarmBook,
+        memo: Memo,
         wire: Callable[[], Wire],
-        keeper: Keeper,
+        event: Callable[[Event], None],
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
-        self._book, self._wire, self._keeper, self._clock, self._wall = book, wire, keeper, clock, wall
+        """`event` writes a durable event."""
+        self._book = _read_book(memo.get(ENTRY))
+        self._memo, self._wire, self._event, self._clock, self._wall = memo, wire, event, clock, wall
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
@@ -54,7 +51,7 @@ class AlarmDesk:
     def pulse(self, condition: Condition) -> None:
         """Take something that has happened."""
         self._tell(self._book.pulse(condition, self._wall()))
-        self._keeper.keep_alarms(self._book.to_json())
+        self._keep()
 
     def acknowledge(self, code: str | None, source: str | None) -> int:
         """Somebody has seen these; gives how many there are."""
@@ -73,15 +70,27 @@ class AlarmDesk:
         for change in self._book.everything(cameras, models):
             self._wire().retain(change.leaf, change.payload, 1)
 
+    def _keep(self) -> None:
+        self._memo.put(ENTRY, self._book.to_json())
+
     def _tell(self, changes: Iterable[Change]) -> None:
         told = list(changes)
         if told:
-            self._keeper.keep_alarms(self._book.to_json())  # before the events: after a crash between the two it clears
+            self._keep()  # before the events: after a crash between the two it clears
         for change in told:
             self._wire().retain(change.leaf, change.payload, 1)
             if change.event is not None:
-                self._keeper.event(change.event)
+                self._event(change.event)
                 _log(change.event)
+
+
+def _read_book(text: str) -> AlarmBook:
+    """Read the kept book; one that cannot be read is a new one: what stands is raised again within seconds."""
+    try:
+        return AlarmBook.from_json(text)
+    except ValueError as fault:
+        log.warning("%s; the alarms begin anew", fault)
+        return AlarmBook()
 
 
 def _log(event: Event) -> None:
@@ -90,12 +99,3 @@ def _log(event: Event) -> None:
         log.warning("alarm %s: %s", what, event.detail["text"])
     else:
         log.info("alarm %s is over", what)
-
-
-def read_book(text: str) -> AlarmBook:
-    """Read the kept book; one that cannot be read is a new one: what stands is raised again within seconds."""
-    try:
-        return AlarmBook.from_json(text)
-    except ValueError as fault:
-        log.warning("%s; the alarms begin anew", fault)
-        return AlarmBook()

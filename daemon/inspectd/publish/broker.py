@@ -69,8 +69,10 @@ class BrokerSettings:
             return None
         try:
             return self.password_file.read_text("utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as fault:
-            raise OutsideError(f"mqtt.password_file {self.password_file} cannot be read: {fault}") from fault
+        except OSError as fault:
+            raise OutsideError(f"mqtt.password_file {self.password_file} cannot be read: {fault.strerror}") from fault
+        except UnicodeDecodeError:  # its words, and the fault itself, hold a part of the password
+            raise OutsideError(f"mqtt.password_file {self.password_file} is not UTF-8; write it anew") from None
 
 
 @dataclass(frozen=True, slots=True)

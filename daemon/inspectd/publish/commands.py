@@ -161,6 +161,8 @@ class Commands:
         requester = document.get("requester")
         if not isinstance(requester, str) or not is_name(requester):
             return Unanswerable(f"{command}: requester is not 1 to 64 letters, digits, _ or -", command, "")
+        if requester == LOCAL:
+            return Unanswerable(f"{command}: the requester {LOCAL} is whoever is on the station's own PC", command, "")
         reply_topic = incoming.response_topic or document.get("replyTo") or f"{self._own_prefix}{requester}"
         if not isinstance(reply_topic, str) or not self._may_answer_on(reply_topic):
             reason = f"{command} of {requester}: the reply topic is not below {' or '.join(self._prefixes)}"

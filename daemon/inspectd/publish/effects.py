@@ -160,9 +160,14 @@ class OutboxStats:
     verdicts_overflowed: int
     verdicts_refused: int
     dropped: int
-    """Heartbeats while away, direct messages beyond the queue's bound."""
+    """Heartbeats while away, direct messages beyond the queue's bound or too late."""
 
     @property
     def unsent(self) -> int:
         """Results that are committed and not delivered."""
         return self.last_seq - self.acked_seq
+
+    @property
+    def verdicts_lost(self) -> int:
+        """Verdicts that nobody got in time, for whatever reason."""
+        return self.verdicts_expired + self.verdicts_overflowed + self.verdicts_refused

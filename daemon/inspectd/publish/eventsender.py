@@ -9,11 +9,13 @@ from typing import Protocol
 
 from inspectd.errors import StorageError
 from inspectd.publish.journalrows import StoredEvent
-from inspectd.publish.reasons import FAILURE, Refusal, refusal, words
+from inspectd.publish.reasons import FAILURE, ITS_OWN_REASON, Refusal, refusal, words
 
 READ_EVENTS = 100
 REFUSED_RETRY_S = 30.0
 AGAIN_S = 1.0
+TRIES = 5
+"""So often may a broker refuse one event without saying why before it is passed over."""
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +45,12 @@ class EventSender:
         """`read` takes (from, limit); both numbers are those at the start."""
         self.refused = 0
         """Events that the broker will never take: passed over."""
+        self.answers = 0
+        """Of the broker, whatever they say: the work goes on."""
         self._wire, self._read, self._acknowledge = wire, read, acknowledge
         self._acked, self._last = acked_event, last_event
+        self._tries = (0, 0)
+        """The event that was refused last, and how often."""
         self._news = asyncio.Event()
         self._progress = asyncio.Event()
 
@@ -97,21 +103,36 @@ class EventSender:
             return True
         for event in events:
             reason = await self._wire().confirmed("event", event.payload)
-            if reason is None:
-                return False
-            if reason >= FAILURE and refusal(reason) is not Refusal.DEAD:
-                await asyncio.sleep(REFUSED_RETRY_S if refusal(reason) is Refusal.STOP else AGAIN_S)
+            if reason is None:  # the connection ended; or too much waits for it
+                await asyncio.sleep(AGAIN_S)
                 return True
-            if reason >= FAILURE:
-                self.refused += 1
-                log.warning("event %d is refused by the broker and passed over: %s", event.event_seq, words(reason))
+            self.answers += 1
+            hold_s = self._hold_s(event.event_seq, reason)
+            if hold_s:
+                await asyncio.sleep(hold_s)
+                return True
             self._passed(event.event_seq)
         if not events:
             self._passed(last_event)  # the journal has given them up, and has counted them
         return True
 
+    def _hold_s(self, event_seq: int, reason: int) -> float:
+        """Say how long to wait before it is sent again; 0: it is delivered, or never will be and is passed over."""
+        if reason < FAILURE:
+            return 0.0
+        what = refusal(reason)
+        if what is Refusal.STOP:
+            return REFUSED_RETRY_S
+        self._tries = (event_seq, self._tries[1] + 1 if self._tries[0] == event_seq else 1)
+        is_hopeless = what is Refusal.DEAD or reason == ITS_OWN_REASON or self._tries[1] >= TRIES
+        if what is not Refusal.AGAIN and is_hopeless:
+            self.refused += 1
+            log.warning("event %d is refused by the broker and passed over: %s", event_seq, words(reason))
+            return 0.0
+        return AGAIN_S
+
     def _passed(self, event_seq: int) -> None:
-        if self._acked < event_seq <= self._last:  # else another stream has begun meanwhile
-            self._acked = event_seq
+        if event_seq > self._acked:  # else another stream has begun meanwhile: numbers only go up
+            self._acked, self._last = event_seq, max(self._last, event_seq)
             self._acknowledge(event_seq)
         self._progress.set()

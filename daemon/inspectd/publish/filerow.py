@@ -89,7 +89,7 @@ class FileRow:
         older = self._discover_closed(numbers[:-1], head)
         self.is_outdated = not head.has_events
         if self.is_outdated and older is not None:
-            state = replace(head.state, next_event=older.next_event, acked_event=older.acked_event, alarms=older.alarms)
+            state = replace(head.state, next_event=older.next_event, acked_event=older.acked_event, memo=older.memo)
             head = replace(head, state=state)
         first_event = head.state.next_event if self.is_outdated else head.first_event
         self._take_newest(newest, head.first_seq, first_event, head.created_wall_s)

@@ -71,7 +71,8 @@ class ModelHealth:
     failed: int
     unavailable: int
     skipped: int
-    skip_every: int
+    skip_every: float
+    """Of so many frames one is taken, on average; the most of the model's cameras."""
     utilisation: float
     """0..1 of all requests' time."""
     p50_s: float | None

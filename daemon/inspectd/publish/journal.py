@@ -41,8 +41,8 @@ class Recovered:
     """What was set aside and what that means, for the alarm."""
     next_event: int
     acked_event: int
-    alarms: str
-    """The raised alarms as they were last kept; empty: never."""
+    memo: str
+    """The station's memo as it was last kept; empty: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +159,9 @@ class Journal:
         if self.state.acked_event < event_seq < self.state.next_event:
             self.state = replace(self.state, acked_event=event_seq)
 
-    def keep_alarms(self, text: str) -> None:
-        """Note which alarms are raised; written with the next commit."""
-        self.state = replace(self.state, alarms=text)
+    def keep_memo(self, text: str) -> None:
+        """Keep the station's memo; written with the next commit."""
+        self.state = replace(self.state, memo=text)
 
     def reset_counters(self, now_wall_s: float) -> None:
         """Begin to count anew with the next commit, its records already in the new period."""
@@ -294,5 +294,5 @@ def _recovered(
         damaged,
         state.next_event,
         state.acked_event,
-        state.alarms,
+        state.memo,
     )

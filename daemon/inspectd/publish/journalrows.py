@@ -32,7 +32,7 @@ CREATE TABLE state(
     created_wall_s REAL NOT NULL, stream_id TEXT NOT NULL, next_seq INTEGER NOT NULL, acked_seq INTEGER NOT NULL,
     kernel_boot_id TEXT NOT NULL, clean INTEGER NOT NULL, software_version TEXT NOT NULL, counters TEXT NOT NULL,
     marks TEXT NOT NULL, first_event INTEGER NOT NULL, next_event INTEGER NOT NULL, acked_event INTEGER NOT NULL,
-    alarms TEXT NOT NULL);
+    memo TEXT NOT NULL);
 """
 INSERT_RESULT = (
     "INSERT INTO results(seq, result_id, camera, frame, evaluation, state, code, wall_ms, payload)"
@@ -45,7 +45,7 @@ INSERT_RUN = (
 INSERT_EVENT = "INSERT INTO events(event_seq, wall_ms, payload) VALUES (?, ?, ?)"
 _STATE_COLUMNS = (
     *("stream_id", "next_seq", "acked_seq", "kernel_boot_id", "clean", "software_version", "counters", "marks"),
-    *("next_event", "acked_event", "alarms"),
+    *("next_event", "acked_event", "memo"),
 )
 """In the order of `values_of`."""
 UPDATE_STATE = f"UPDATE state SET {', '.join(f'{name} = ?' for name in _STATE_COLUMNS)}"  # noqa: S608  names of our own
@@ -166,7 +166,7 @@ def values_of(state: JournalState) -> tuple[str | int, ...]:
         marks_to_json(state.marks),
         state.next_event,
         state.acked_event,
-        state.alarms,
+        state.memo,
     )
 
 
@@ -189,7 +189,7 @@ def _head(row: Mapping[str, object], path: Path) -> Head:
         marks=marks_from_json(str(row["marks"])),
         next_event=int(str(row.get("next_event", 1))),
         acked_event=int(str(row.get("acked_event", 0))),
-        alarms=str(row.get("alarms", "")),
+        memo=str(row.get("memo", "")),
     )
     first_event = int(str(row.get("first_event", 1)))
     created_wall_s = float(str(row["created_wall_s"]))

@@ -17,7 +17,7 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 SCHEMA_VERSION = "1.1"
 """Columns and tables may be added under a new minor number; what an older release does not know it leaves alone.
 
-1.1: the table events; state has first_event, next_event, acked_event, alarms."""
+1.1: the table events; state has first_event, next_event, acked_event, memo."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class JournalState:
     marks: Mapping[str, CameraMarks] = field(default_factory=lambda: MappingProxyType({}))
     next_event: int = 1
     acked_event: int = 0
-    alarms: str = ""
-    """The raised alarms, as their book writes them; empty: never noted."""
+    memo: str = ""
+    """What the station wants to know after a restart, as it writes it; empty: never kept."""
 
     def with_record(self, record: Record) -> JournalState:
         """Give the state with one more record accounted. Raises Overlap if its number has a record already."""

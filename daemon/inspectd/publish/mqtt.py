@@ -28,9 +28,7 @@ from inspectd.publish.flight import MAX_IN_FLIGHT
 from inspectd.publish.mqttdial import dial, make_client
 from inspectd.publish.properties import publish_properties
 from inspectd.publish.reasons import FAILURE, KEEPALIVE_TIMEOUT, NOT_AUTHORISED, connect_words, words
-
-SILENCE = 1.5
-"""Times the keepalive: the broker's own measure for us."""
+from inspectd.publish.silence import Silence
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +50,7 @@ class Connection:
         """DER; None without TLS."""
         self._mailbox: list[Callable[[], None]] = []
         self._subscriptions: dict[int | None, str] = {}
-        self._unacknowledged: dict[int, tuple[int, float]] = {}
-        self._heard_s = clock()
-        self._pings_every_s = settings.keepalive_s
-        """The broker may have another opinion, and zero is a possible one."""
+        self._silence = Silence(settings.keepalive_s, clock())
         self._sock: socket.socket | None = None
         self._tls_fault: ssl.SSLError | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -102,7 +97,7 @@ class Connection:
         if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
             self._end(Ending(f"the client took no message: {info.rc.name}"))
         elif send.qos:
-            self._unacknowledged[info.mid] = (send.token, self._clock())
+            self._silence.sent(info.mid, send.token, self._clock())
 
     def subscribe(self, topic: str) -> None:
         """Subscribe at QoS 0, with retained messages marked as such, so that whoever takes them can refuse them.
@@ -150,7 +145,7 @@ class Connection:
         self._sock = sock
         if isinstance(sock, ssl.SSLSocket):
             self.server_certificate = sock.getpeercert(binary_form=True)
-        self._heard_s = self._clock()
+        self._silence.heard(self._clock())
         self._loop.add_reader(sock, self._guarded, self._read)
         self._guarded(self._flush)
         self._guarded(self._watch)
@@ -173,7 +168,7 @@ class Connection:
 
     def _read(self) -> MQTTErrorCode:
         self._read_planned = False
-        self._heard_s = self._clock()
+        self._silence.heard(self._clock())
         code = self._client.loop_read()
         sock = self._sock
         if isinstance(sock, ssl.SSLSocket) and not self._read_planned and sock.pending():
@@ -195,18 +190,11 @@ class Connection:
 
     def _watch(self) -> MQTTErrorCode | None:
         """Let paho send its pings, and end what is silent."""
-        now, limit_s = self._clock(), SILENCE * self._settings.keepalive_s
-        oldest_s = next((sent_s for _, sent_s in self._unacknowledged.values()), now)
-        silent_s = now - self._heard_s if self._pings_every_s else 0.0  # a broker that wants no pings may be silent
-        if silent_s > SILENCE * self._pings_every_s:
-            self._end(Ending(f"the broker is silent for {silent_s:.1f} s (keepalive {self._pings_every_s} s)"))
-        elif now - oldest_s > limit_s:
-            self._end(Ending(f"no acknowledgement for {now - oldest_s:.1f} s (limit {limit_s:.1f} s)"))
-        else:
-            period_s = min(1.0, self._settings.keepalive_s / 10)
-            self._timer = self._loop.call_later(period_s, self._guarded, self._watch)
-            return self._client.loop_misc()
-        return None
+        if ending := self._silence.ending(self._clock()):
+            self._end(ending)
+            return None
+        self._timer = self._loop.call_later(self._silence.period_s, self._guarded, self._watch)
+        return self._client.loop_misc()
 
     def _end(self, ending: Ending) -> None:
         """Close everything, once; the first reason stands."""
@@ -237,7 +225,7 @@ class Connection:
             message = f"mqtt {self._settings.address}: {connect_words(reason.value)}"
             self._welcome.set_exception(Refused(message, reason.value))
             return
-        self._pings_every_s = getattr(properties, "ServerKeepAlive", self._settings.keepalive_s)
+        self._silence.pings_every_s = getattr(properties, "ServerKeepAlive", self._settings.keepalive_s)
         packet_limit_bytes = getattr(properties, "MaximumPacketSize", MOST_BYTES)
         self._welcome.set_result(Welcome(packet_limit_bytes, getattr(properties, "ReceiveMaximum", MAX_IN_FLIGHT)))
 
@@ -271,8 +259,9 @@ class Connection:
         return Ending(reason, by_broker=True)
 
     def _on_publish(self, _c: Client, _u: Any, mid: int, reason: ReasonCode, _p: Properties) -> None:
-        if entry := self._unacknowledged.pop(mid, None):
-            self._mailbox.append(partial(self._listener.acknowledged, entry[0], reason.value))
+        token = self._silence.acknowledged(mid)
+        if token is not None:
+            self._mailbox.append(partial(self._listener.acknowledged, token, reason.value))
 
     def _on_message(self, _c: Client, _u: Any, message: MQTTMessage) -> None:
         try:

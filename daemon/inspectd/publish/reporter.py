@@ -18,6 +18,7 @@ from inspectd import __version__
 from inspectd.accounts import Accounts
 from inspectd.lane.driver import LaneDriver
 from inspectd.ledger import Ledger
+from inspectd.ledgers import Survivors
 from inspectd.line import Line
 from inspectd.publish import reports
 from inspectd.publish.announcer import Announcer
@@ -28,7 +29,7 @@ from inspectd.publish.reports import CameraState, Meta, MetaModel, RecipeFacts, 
 from inspectd.publish.uuid7 import uuid7
 from inspectd.publish.wire import encode
 from inspectd.publish.writer import Writer
-from inspectd.statemachine import Facts, State, follow
+from inspectd.statemachine import Facts, State, Trigger, follow
 
 COUNTERS_PERIOD_S = 10
 STATE_SEVERITY = 100
@@ -56,6 +57,8 @@ class Parts:
     """Model → class → language → label."""
     retired: Mapping[str, tuple[Ledger, Accounts]]
     """Cameras that are not configured any more; their frames still count."""
+    survivors: Survivors
+    """Camera processes of earlier daemons that were killed and may not have ended."""
     announcer: Announcer
     writer: Writer
     publisher: Callable[[], Publisher]
@@ -72,9 +75,12 @@ class Reporter:
     def __init__(self, parts: Parts, clock: Callable[[], float], wall: Callable[[], float]) -> None:
         self._parts, self._clock, self._wall = parts, clock, wall
         self.phase = Phase.STARTING
-        self._state = self._told_state = State.PREOPERATIONAL
+        self._state = State.PREOPERATIONAL
+        self._steps: list[tuple[State, Trigger, State]] = []
+        """Of the state machine, not told yet."""
         self._beats = 0
         self._state_key: object = None
+        self._since_key: object = None
         self._since_wall_s = wall()
         self._meta = b""
         self._openvino_version = version("openvino")
@@ -87,9 +93,9 @@ class Reporter:
         now = self._clock()
         found = [f"camera {name}: {trouble_of(line)}" for name, line in parts.lines.items() if not line.is_fit(now)]
         found += [
-            f"model {name}: {lane.host.trouble or 'is being loaded'}"
+            f"model {name}: {lane.fault}"
             for name, lane in parts.lanes.items()
-            if lane.facts is None and name in parts.required
+            if lane.fault is not None and name in parts.required
         ]
         if trouble := journal_trouble(parts, now):
             found.append(f"journal: {trouble}")
@@ -99,12 +105,16 @@ class Reporter:
         """What is amiss and does not stop inspection."""
         parts = self._parts
         found = [
-            f"optional model {name}: {lane.host.trouble or 'is being loaded'}"
+            f"optional model {name}: {lane.fault}"
             for name, lane in parts.lanes.items()
-            if lane.facts is None and name not in parts.required
+            if lane.fault is not None and name not in parts.required
         ]
+        repairs = [lane.crew.ladder.degraded for lane in parts.lanes.values() if lane.facts is not None]
+        found += [f"model {text}" for text in repairs if text is not None]
         if not parts.publisher().connected:
             found.append(f"broker: {parts.publisher().last_error or 'not connected yet'}")
+        elif refusal := broker_refusal(parts.publisher()):
+            found.append(f"broker: {refusal}")
         if not parts.is_clock_right():
             found.append("clock: not synchronised")
         return found
@@ -114,22 +124,22 @@ class Reporter:
         """False while starting and while stopping."""
         return self.phase is Phase.SERVING
 
-    @property
-    def state(self) -> State:
-        """State of OPC 40100-1, brought in line with what is the case."""
+    def follow(self) -> State:
+        """Bring the state machine in line with what is the case; gives its state. Each step is told of later."""
         facts = Facts(
             started=self.phase is not Phase.STARTING,
             stopping=self.phase is Phase.STOPPING,
             fault=self.serving and bool(self.reasons()),
         )
-        if steps := follow(self._state, facts):
-            _, self._state = steps[-1]
+        for trigger, state in follow(self._state, facts):
+            self._steps.append((self._state, trigger, state))
+            self._state = state
         return self._state
 
     @property
     def vision(self) -> Vision:
-        """The outer state."""
-        return self.state.vision
+        """The outer state, as it is now."""
+        return self.follow().vision
 
     @property
     def ready(self) -> bool:
@@ -138,7 +148,7 @@ class Reporter:
 
     def station_state(self) -> StationState:
         """The state, as it is published."""
-        parts, state = self._parts, self.state
+        parts, state = self._parts, self.follow()
         reasons, degraded = self.reasons(), self.degraded()
         return StationState(
             vision=state.vision,
@@ -162,11 +172,14 @@ class Reporter:
     def publish_changes(self) -> None:
         """Publish state and meta if they changed (the state's number of jobs alone is no change)."""
         state = self.station_state()
-        key = (state.vision, state.ready, state.degraded, state.reasons, tuple(state.cameras.items()))
+        since_key = (state.vision, state.automatic, state.ready, state.degraded)
+        if since_key != self._since_key:
+            self._since_key, self._since_wall_s = since_key, self._wall()
+        key = (since_key, state.reasons, tuple(state.cameras.items()))
         if key != self._state_key:
-            self._state_key, self._since_wall_s = key, self._wall()
-            self._tell_state()
+            self._state_key = key
             self._parts.publisher().retain("state", reports.state(self.station_state()), 1)
+        self._tell_steps()
         meta = self._word_meta()
         if meta != self._meta:
             self._meta = meta
@@ -215,11 +228,11 @@ class Reporter:
         trouble = "; ".join(self.reasons() + self.degraded())
         return f"{cameras} | {models} | unsent {unsent}" + (f" | {trouble}" if trouble else "")
 
-    def _tell_state(self) -> None:
-        """Tell of a change of the state machine's state (of its other facts the topic alone tells)."""
-        before, self._told_state = self._told_state, self._state
-        if before is not self._state:
-            detail = {"from": before.word, "to": self._state.word, "reasons": self.reasons()}
+    def _tell_steps(self) -> None:
+        """Tell of each step of the state machine (of the state's other facts the topic alone tells)."""
+        steps, self._steps = self._steps, []
+        for before, trigger, after in steps:
+            detail = {"from": before.word, "to": after.word, "by": trigger.value, "reasons": self.reasons()}
             event = Event(EventName.STATE_CHANGED, "station", STATE_SEVERITY, detail)
             told = Occurrence(event, uuid7(self._wall(), os.urandom(10)), self._wall(), self._parts.boot_id)
             self._parts.publisher().send("event", told.word(None), 1)
@@ -260,13 +273,25 @@ def trouble_of(line: Line) -> str:
     return "gives no frames any more" if line.has_given_a_frame else "has given no frame yet"
 
 
+def broker_refusal(publisher: Publisher) -> str:
+    """Say what the broker does not let us do, in one text; empty: nothing that we know of."""
+    found = [publisher.refusal] if publisher.refusal else []
+    if publisher.refused:
+        found.append("results must not be published under the base topic; they wait")
+    if publisher.denied:
+        found.append(f"nothing can be published on {', '.join(publisher.denied)}")
+    if publisher.deaf:
+        found.append(f"no subscription to {', '.join(publisher.deaf)}")
+    return "; ".join(found)
+
+
 def journal_trouble(parts: Parts, now: float) -> str:
     """Say why nothing is committed; empty while it is."""
     waiting_s = parts.writer.pending_since(now)
     if parts.announcer.trouble is not None:
         return parts.announcer.trouble
     if waiting_s is not None and waiting_s > PATIENCE_S:
-        return f"a result has waited {waiting_s:.0f} s for the disk"
+        return f"a result has waited longer than {PATIENCE_S:g} s for the disk"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""One daemon per storage path: a lock file held by flock, which the kernel gives back when the holder dies."""
+"""One daemon per storage path: the folder is held by flock, which the kernel gives back when the holder dies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from inspectd.errors import OutsideError
 
 
 class StorageLock:
-    """The lock on `storage.path`. The file holds the holder's process id in text."""
+    """The lock on `storage.path`. It is on the folder, for a file could be removed, and a second daemon make it anew.
+
+    Whoever has it may end what is left of an earlier daemon. The file `lock` holds the holder's process id in text.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -22,7 +25,8 @@ class StorageLock:
         lock = path / "lock"
         try:
             path.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock.touch(0o600)
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise OutsideError(
                 f"{lock}: {error.strerror}; give storage.path a folder that inspectd may write"
@@ -30,17 +34,16 @@ class StorageLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
+            holder = lock.read_text("ascii", "replace").strip() or "unknown"
             raise OutsideError(
                 f"{path} is in use by the inspectd with pid {holder}; stop that one,"
                 " or give this one a storage.path of its own"
             ) from error
         with contextlib.suppress(OSError):  # a full disk: the lock holds without the pid in it
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+            lock.write_text(f"{os.getpid()}\n", "ascii")
         return cls(descriptor)
 
     def release(self) -> None:
-        """Give the folder back. The file stays: unlinking it would let two daemons lock two files of one name."""
+        """Give the folder back. The file with the pid stays."""
         os.close(self._descriptor)

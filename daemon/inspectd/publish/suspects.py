@@ -18,15 +18,15 @@ FORGIVEN_S = 1800.0
 """So long nothing of the guilty message's size goes to its topic; then one more is tried: brokers are mended, too."""
 
 Key = int | str | tuple[str, bytes]
-"""A result by its seq, a retained message by its topic (a newer one takes its place), any other by what it says: its
-sender may send the same again."""
+"""A result by its seq, a retained message and a heartbeat by the topic (a newer one takes its place), any other by what
+it says: its sender may send the same again."""
 
 
 def key_of(message: Message | Row) -> Key:
     """Give what a message is known by, over several connections."""
     if not isinstance(message, Message):
         return message.seq
-    return message.topic if message.retain else (message.topic, message.payload)
+    return message.topic if message.retain or message.qos == 0 else (message.topic, message.payload)
 
 
 class Suspects:
@@ -35,7 +35,7 @@ class Suspects:
     def __init__(self) -> None:
         self._suspects: set[Key] = set()
         self._unproven: dict[str, int] = {}
-        """Retained topics sent at QoS 0, and the last token before."""
+        """Topics sent to at QoS 0, and the last token before."""
         self._alone: Key | None = None
         self._alone_breaks = 0
         self._limits: dict[str, tuple[int, float]] = {}
@@ -52,7 +52,7 @@ class Suspects:
         self._limits = {topic: limit for topic, limit in self._limits.items() if now - limit[1] < FORGIVEN_S}
 
     def unproven(self, topic: str, token: int) -> None:
-        """Note a retained message without an acknowledgement of its own, sent after this token."""
+        """Note a message without an acknowledgement of its own, sent after this token."""
         self._unproven[topic] = token
 
     def answered(self, token: int, key: Key) -> None:

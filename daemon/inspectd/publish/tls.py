@@ -1,26 +1,24 @@
-"""TLS to the broker: what one connect needs, every failure in words, how long certificates last. Knows no MQTT."""
+"""TLS to the broker: what one connect needs, every failure in words. Knows no MQTT."""
 
 from __future__ import annotations
 
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 
 from inspectd import RELEASED
 from inspectd.errors import OutsideError
 from inspectd.publish.broker import BrokerSettings, TlsFiles
+from inspectd.publish.validity import UNREADABLE, readable
 
 LOOK_LIMIT_S = 1.0
 """For a second look at a certificate that was not trusted, so that the message can say whose it is."""
-DAY_S = 86_400.0
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21})
 _OTHER_NAME = frozenset({62, 64})
@@ -88,13 +86,16 @@ class TlsSocket(ssl.SSLSocket):
 
 
 def make_context(files: TlsFiles) -> ssl.SSLContext:
-    """Read the files. Raises OutsideError, which says which file is wrong and how to mend it."""
-    if files.ca_file is not None:
-        _certificates("ca_file", files.ca_file)
+    """Read the files. Raises OutsideError, which says which file is wrong and how to mend it.
+
+    OpenSSL is the judge: it takes certificates that cannot be read in any other way here.
+    """
     try:
         context = ssl.create_default_context(cafile=files.ca_file)
+    except ssl.SSLError as fault:
+        raise OutsideError(f"mqtt.tls.ca_file {files.ca_file} holds no certificate in PEM form: {fault}") from fault
     except OSError as fault:
-        raise OutsideError(f"mqtt.tls.ca_file {files.ca_file} cannot be used: {fault}") from fault
+        raise OutsideError(f"mqtt.tls.ca_file {files.ca_file} cannot be read: {fault.strerror}") from fault
     # The same rules by each Python: 3.13 alone would refuse the plain CAs that plants make themselves.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -108,7 +109,11 @@ def handshake_words(fault: BaseException | None, settings: BrokerSettings, limit
     """Say why the handshake failed. May look at the broker's certificate once more, for at most `limit_s`."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         shown = _look(settings, min(limit_s, LOOK_LIMIT_S))
-        return verification_words(fault.verify_code, fault.verify_message, settings, shown, time.time())
+        told = fault.verify_code, fault.verify_message, settings
+        try:
+            return verification_words(*told, shown, time.time())
+        except UNREADABLE:
+            return verification_words(*told, None, time.time())
     if isinstance(fault, ssl.SSLError) and "_ALERT_" in (fault.reason or ""):
         return alert_words(fault, settings.tls)
     is_plain = isinstance(fault, ssl.SSLError) and fault.reason in _NO_TLS
@@ -124,8 +129,9 @@ def verification_words(
     """Say why the broker's certificate (`shown`, if it could be had) is not trusted: an X509_V_ERR number of OpenSSL.
 
     A clock that is behind the making of this version is named as the cause: an engineer would look everywhere else.
+    Of its time only the day is said: the words are the same as long as the reason is.
     """
-    clock = f"this PC's clock says {_text(wall_s)}"
+    clock = f"this PC's clock says {_day(wall_s)}"
     is_clock_wrong = wall_s < datetime.combine(RELEASED, datetime.min.time(), UTC).timestamp()
     if code == _NOT_YET_VALID:
         since = f" until {_moment(shown.not_valid_before_utc)}" if shown is not None else ""
@@ -163,23 +169,8 @@ def alert_words(fault: ssl.SSLError, files: TlsFiles | None) -> str:
     return text + _validity(own_file)
 
 
-def days_left(files: TlsFiles, server: bytes | None, wall_s: float) -> float | None:
-    """Give the days until the first certificate ends: ours, the broker's last one (DER), and the CAs of these two.
-
-    None: nothing is known of any. Files that cannot be read are left out: the next connect says what is wrong.
-    """
-    own, authorities = _readable(files.cert_file)[:1], _readable(files.ca_file)
-    leaves = [*own, *([x509.load_der_x509_certificate(server)] if server else [])]
-    ends = [certificate.not_valid_after_utc.timestamp() for certificate in (*leaves, *_in_use(leaves, authorities))]
-    return (min(ends) - wall_s) / DAY_S if ends else None
-
-
 def _load_own(context: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
-    _certificates("cert_file", cert_file)
-    try:
-        key = key_file.read_bytes()
-    except OSError as fault:
-        raise OutsideError(f"mqtt.tls.key_file {key_file} cannot be read: {fault.strerror}") from fault
+    _, key = _content("cert_file", cert_file), _content("key_file", key_file)
 
     def no_password() -> NoReturn:
         cure = "nobody can type its password here; `openssl pkey -in KEY -out PLAIN`, mode 0600"
@@ -188,6 +179,8 @@ def _load_own(context: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
     try:
         context.load_cert_chain(cert_file, key_file, no_password)
     except ssl.SSLError as fault:
+        if not readable(cert_file):
+            raise OutsideError(f"mqtt.tls.cert_file {cert_file} holds no certificate in PEM form: {fault}") from fault
         if fault.reason == "KEY_VALUES_MISMATCH":
             what = f"is not the key of {cert_file}; give the key that this certificate was made for"
         elif b"PRIVATE KEY-----" not in key:
@@ -197,40 +190,11 @@ def _load_own(context: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
         raise OutsideError(f"mqtt.tls.key_file {key_file} {what}") from fault
 
 
-def _certificates(name: str, path: Path) -> list[x509.Certificate]:
+def _content(name: str, path: Path) -> bytes:
     try:
-        return x509.load_pem_x509_certificates(path.read_bytes())
+        return path.read_bytes()
     except OSError as fault:
         raise OutsideError(f"mqtt.tls.{name} {path} cannot be read: {fault.strerror}") from fault
-    except ValueError as fault:
-        raise OutsideError(f"mqtt.tls.{name} {path} holds no certificate in PEM form: {fault}") from fault
-
-
-def _readable(path: Path | None) -> list[x509.Certificate]:
-    try:
-        return [] if path is None else _certificates("", path)
-    except OutsideError:
-        return []
-
-
-def _in_use(leaves: Iterable[x509.Certificate], authorities: list[x509.Certificate]) -> Iterator[x509.Certificate]:
-    """Follow the issuers upwards. Of a CA that was renewed under the same key, the certificate that lasts longest."""
-    for leaf in leaves:
-        below: x509.Certificate | None = leaf
-        for _ in authorities:
-            issuers = [ca for ca in authorities if below is not None and ca != below and _has_issued(ca, below)]
-            below = max(issuers, key=lambda ca: ca.not_valid_after_utc, default=None)
-            if below is None:
-                break
-            yield below
-
-
-def _has_issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
 
 
 def _look(settings: BrokerSettings, limit_s: float) -> x509.Certificate | None:
@@ -245,26 +209,26 @@ def _look(settings: BrokerSettings, limit_s: float) -> x509.Certificate | None:
         ):
             certificate = sock.getpeercert(binary_form=True)
             return x509.load_der_x509_certificate(certificate) if certificate else None
-    except (OSError, ValueError):
+    except (OSError, *UNREADABLE):
         return None
 
 
 def _names(certificate: x509.Certificate) -> list[str]:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
+    except UNREADABLE:
         return [certificate.subject.rfc4514_string()]
     addresses = names.get_values_for_type(x509.IPAddress)
     return [*names.get_values_for_type(x509.DNSName), *map(str, addresses)] or [certificate.subject.rfc4514_string()]
 
 
 def _validity(path: Path | None) -> str:
-    certificates = _readable(path)
+    certificates = readable(path)
     return f" (valid until {_moment(certificates[0].not_valid_after_utc)})" if certificates else ""
 
 
-def _text(wall_s: float) -> str:
-    return _moment(datetime.fromtimestamp(wall_s, UTC))
+def _day(wall_s: float) -> str:
+    return f"{datetime.fromtimestamp(wall_s, UTC):%Y-%m-%d}"
 
 
 def _moment(moment: datetime) -> str:

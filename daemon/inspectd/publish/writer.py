@@ -100,10 +100,10 @@ class Writer:
             self._shared.add_event(occurrence)
             self._shared.changed.notify()
 
-    def keep_alarms(self, text: str) -> None:
-        """Note which alarms are raised; on the disk at once, with the events that wait."""
+    def keep_memo(self, text: str) -> None:
+        """Keep the station's memo; on the disk at once, with the events that wait."""
         with self._shared.changed:
-            self._shared.notes.alarms = text
+            self._shared.notes.memo = text
             self._shared.changed.notify()
 
     def ack(self, stream_id: str, seq: int) -> None:

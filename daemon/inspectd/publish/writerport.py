@@ -98,13 +98,13 @@ class Notes:
     resets: list[asyncio.Future[Counters]] = field(default_factory=list)
     """Whoever waits for the counters to begin anew. `counts` has what was counted since."""
     counts: Counts = field(default_factory=Counts)
-    alarms: str | None = None
+    memo: str | None = None
     since_s: float | None = None
 
     @property
     def urgent(self) -> bool:
         """Whether they do not wait for something that takes them along."""
-        return self.alarms is not None or bool(self.resets)
+        return self.memo is not None or bool(self.resets)
 
 
 @dataclass(slots=True)

@@ -159,8 +159,8 @@ class WriterThread:
         self._journal.ack_event(notes.acked_event)
         for camera, to in notes.reserved.items():
             self._journal.reserve(camera, to)
-        if notes.alarms is not None:
-            self._journal.keep_alarms(notes.alarms)
+        if notes.memo is not None:
+            self._journal.keep_memo(notes.memo)
         if notes.resets:
             self._resets += notes.resets
             self._journal.reset_counters(self._wall())

@@ -91,7 +91,9 @@ class Channel:
         descriptors: list[int] = []
         try:
             if self._takes_descriptors:
-                data, descriptors, _flags, _address = socket.recv_fds(self._sock, MESSAGE_MAX_BYTES, MAX_DESCRIPTORS)
+                data, descriptors, _flags, _address = socket.recv_fds(
+                    self._sock, MESSAGE_MAX_BYTES, MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+                )
             else:
                 data = self._sock.recv(MESSAGE_MAX_BYTES)
         except BlockingIOError:

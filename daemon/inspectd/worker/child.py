@@ -14,10 +14,11 @@ import sys
 
 from setproctitle import setproctitle
 
-from inspectd.errors import OutsideError
+from inspectd.errors import DeviceError, DeviceRefused, ModelRefused, OutOfMemory, OutsideError
 from inspectd.health.progress import ProgressPage
 from inspectd.log import configure
-from inspectd.worker.channel import Channel, ChannelClosed
+from inspectd.worker.channel import Channel, ChannelClosed, Message
+from inspectd.worker.ports import FailureKind
 
 PR_SET_PDEATHSIG = 1
 REASON_MAX = 2000
@@ -48,6 +49,15 @@ def _run(kind: str, name: str, channel: Channel, progress: ProgressPage) -> None
         run_model(name, channel, progress)
 
 
+def _kind(error: OutsideError | DeviceError) -> Message:
+    """Give the fields of `failed` that say what may mend it."""
+    if isinstance(error, OutOfMemory):
+        return {"kind": FailureKind.MEMORY, "requests": error.requests}
+    if isinstance(error, ModelRefused) and not isinstance(error, DeviceRefused):
+        return {"kind": FailureKind.REFUSED}
+    return {}
+
+
 def main(arguments: list[str]) -> int:
     """Run one child until main says stop or is gone; returns the exit status."""
     kind, name = arguments[0], arguments[1]
@@ -65,8 +75,8 @@ def main(arguments: list[str]) -> int:
         _run(kind, name, channel, progress)
     except ChannelClosed:
         return 0  # main is gone or has let go of us
-    except OutsideError as error:
-        channel.send({"t": "failed", "reason": str(error)[:REASON_MAX]})
+    except (OutsideError, DeviceError) as error:
+        channel.send({"t": "failed", "reason": str(error)[:REASON_MAX], **_kind(error)})
         return EXIT_OUTSIDE
     except Exception as error:
         log.exception("%s %s: ended by an error of its own", kind, name)

@@ -6,6 +6,7 @@ import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from inspectd.errors import OutsideError
 
@@ -14,6 +15,8 @@ HEADER_BYTES = 64
 CHANNELS = 3
 SHARE_OF_MEMORY = 2
 """One pool takes at most half of what is available: the models and the next pool need some as well."""
+STEP_BYTES = 16 * 2**20
+"""Taken at once: the kernel clears 1 MB in 0.3 to 0.7 ms, and main's loop must not stand still for long."""
 _CURE = "lower `queue_depth`, `requests`, `slots` or the picture size"
 
 
@@ -32,23 +35,46 @@ class PoolSpec:
     slots: int
     slot_bytes: int
 
+    @property
+    def total_bytes(self) -> int:
+        """Of all slots."""
+        return self.slots * self.slot_bytes
 
-def create_memory(spec: PoolSpec) -> int:
-    """Make the pool's memory and return its descriptor.
 
-    The whole of it is allocated now: a sparse one would end in SIGBUS when memory runs out. Raises OutsideError, before
-    anything is taken: the kernel would rather kill processes than refuse a memfd.
+class NewMemory:
+    """A pool's memory while it is being taken, step by step.
+
+    The whole of it is allocated before anybody maps it: a sparse one would end in SIGBUS when memory runs out.
     """
-    total = spec.slots * spec.slot_bytes
-    if total > (most := available_bytes() // SHARE_OF_MEMORY):
-        raise OutsideError(f"{_no_memory(spec)}, at most {most / 1e6:.0f} MB may be taken now; {_CURE}")
-    descriptor = os.memfd_create(f"inspectd-{spec.camera}-{spec.pool}", os.MFD_CLOEXEC)
-    try:
-        os.posix_fallocate(descriptor, 0, total)
-    except OSError as error:
-        os.close(descriptor)
-        raise OutsideError(f"{_no_memory(spec)} ({error.strerror}); {_CURE}") from error
-    return descriptor
+
+    _promised_bytes: ClassVar[int] = 0
+    """What all pools that are being taken have still to get: two must not count on the same memory."""
+
+    def __init__(self, spec: PoolSpec) -> None:
+        """Raise OutsideError before anything is taken: the kernel would rather kill processes than refuse a memfd."""
+        self._spec, self._taken_bytes = spec, 0
+        most_bytes = (available_bytes() - NewMemory._promised_bytes) // SHARE_OF_MEMORY
+        if spec.total_bytes > most_bytes:
+            raise OutsideError(f"{_no_memory(spec)}, at most {most_bytes / 1e6:.0f} MB may be taken now; {_CURE}")
+        self.descriptor = os.memfd_create(f"inspectd-{spec.camera}-{spec.pool}", os.MFD_CLOEXEC)
+        NewMemory._promised_bytes += spec.total_bytes
+
+    def step(self) -> bool:
+        """Take the next part; gives whether that was the last. Raises OutsideError, and has given all back then."""
+        size = min(STEP_BYTES, self._spec.total_bytes - self._taken_bytes)
+        try:
+            os.posix_fallocate(self.descriptor, self._taken_bytes, size)
+        except OSError as error:
+            self.close()
+            raise OutsideError(f"{_no_memory(self._spec)} ({error.strerror}); {_CURE}") from error
+        self._taken_bytes += size
+        NewMemory._promised_bytes -= size
+        return self._taken_bytes == self._spec.total_bytes
+
+    def close(self) -> None:
+        """Give all of it back."""
+        os.close(self.descriptor)
+        NewMemory._promised_bytes -= self._spec.total_bytes - self._taken_bytes
 
 
 def available_bytes() -> int:
@@ -59,8 +85,7 @@ def available_bytes() -> int:
 
 
 def _no_memory(spec: PoolSpec) -> str:
-    total = spec.slots * spec.slot_bytes
     return (
         f"{spec.camera}: no memory for the frame pool: {spec.slots} slots × {spec.slot_bytes / 1e6:.1f} MB "
-        f"= {total / 1e6:.0f} MB"
+        f"= {spec.total_bytes / 1e6:.0f} MB"
     )

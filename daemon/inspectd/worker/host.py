@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from inspectd.backoff import Backoff
 from inspectd.errors import WorkerError
 from inspectd.health.progress import Word
-from inspectd.worker.channel import Channel, ChannelClosed, Message
-from inspectd.worker.ports import Handler
+from inspectd.worker.channel import Channel, ChannelClosed, Message, understood
+from inspectd.worker.ports import Handler, Told
 from inspectd.worker.process import ChildProcess
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,12 @@ class Host:
         self.failures = 0
         """Ends in a row of children that had not lived long."""
         self.trouble = ""
+        self.told: Told | None = None
+        """What the last child said of its own end; None: nothing."""
+        self.replaces = True
+        """Whether a child that ends is followed by another."""
+        self._has_told = False
+        """Whether a child has said why it cannot work, since the last one that could."""
         self._handler, self._limits, self._backoff = handler, limits, backoff
         self._loop = asyncio.get_running_loop()
         self._stuck: set[int] = set()
@@ -60,6 +66,8 @@ class Host:
         self._ready_s: float | None = None
         self._reason = ""
         self._killing = False
+        self._planned = False
+        """The end of this child was asked for, to have a fresh one."""
         self._turns = -1
         self._timer: asyncio.TimerHandle | None = None
         """The next step of the living child, or the next start."""
@@ -85,8 +93,8 @@ class Host:
 
     @property
     def in_repair(self) -> bool:
-        """Whether it goes on trying, but nobody should wait for it."""
-        return self.failures >= REPAIR_AFTER
+        """Whether it goes on trying, but nobody should wait for it: a child that knows why will not mend at once."""
+        return self._has_told or self.failures >= REPAIR_AFTER
 
     def start(self) -> None:
         """Want a child, from now on."""
@@ -119,7 +127,7 @@ class Host:
             return
         if self.trouble:
             log.info("%s: works again (process %d)", self.label, self._child.process.pid)
-        self.trouble = ""
+        self.trouble, self._has_told = "", False
         self._ready_s = self._loop.time()
         self._step_after(self._limits.stall_s, self._check_progress)
 
@@ -132,27 +140,43 @@ class Host:
         self._child.signal(signal.SIGKILL)
         self._end_after(REAP_S, self._abandon)
 
-    async def stop(self, grace_s: float) -> None:
-        """Ask the child to end, kill it after `grace_s`, and wait until it is gone (or stuck)."""
+    def recycle(self, grace_s: float) -> None:
+        """Ask the child to end, kill it after `grace_s`; the next one starts at once, and no failure is counted."""
+        if self._child is not None and not self._killing:
+            self._planned = True
+            self._cancel(self._timer)
+            self._ask_to_end(grace_s)
+
+    def dismiss(self, grace_s: float) -> None:
+        """Ask the child to end for good, kill it after `grace_s`. Does not wait for its end."""
         self._wanted = False
         self._cancel(self._timer)
         if self._child is None:
             self._stopped.set()
-        elif not self._killing and self.offer({"t": "stop"}):
+        else:
+            self._ask_to_end(grace_s)
+
+    async def stop(self, grace_s: float) -> None:
+        """Dismiss the child, and wait until it is gone (or stuck)."""
+        self.dismiss(grace_s)
+        await self._stopped.wait()
+
+    def _ask_to_end(self, grace_s: float) -> None:
+        if not self._killing and self.offer({"t": "stop"}):
             self._end_after(grace_s, self.kill, "did not stop when asked")
         else:
             self.kill("did not read the order to stop")
-        await self._stopped.wait()
 
     def _spawn(self) -> None:
         self._life += 1
         self._reason, self._killing, self._ready_s, self._turns = "", False, None, -1
+        self.told, self._planned = None, False
         try:
             self._child = ChildProcess.spawn(self.kind, self.name)
         except OSError as error:
             self._failed(f"cannot be started: {error}")
             self._handler.on_gone(self.trouble, life=self._life, reaped=True)
-            self._spawn_later()
+            self._after_the_end()
             return
         self._loop.add_reader(self._child.channel.fileno(), self._readable, self._child.channel)
         self._loop.add_reader(self._child.pidfd, self._ended)
@@ -180,8 +204,9 @@ class Host:
             self._step_after(self._limits.ready_s, self.kill, f"not ready within {self._limits.ready_s:g} s")
             self._handler.on_hello()
         elif kind == "failed":
-            self._reason = str(message.get("reason"))
-            self.failures = max(self.failures, REPAIR_AFTER)  # it knows why: nobody need wait for a third try
+            with understood(self.label):
+                self.told = Told.of(message)
+            self._reason, self._has_told = self.told.reason, True
         else:
             self._handler.on_message(message)
 
@@ -222,15 +247,20 @@ class Host:
         return child
 
     def _gone(self, child: ChildProcess, reason: str, *, reaped: bool) -> None:
-        if self._wanted:
+        if self._wanted and not self._planned:
             if self._ready_s is not None and self._loop.time() - self._ready_s >= STEADY_S:
                 self.failures = 0
             self._failed(f"{reason} (process {child.process.pid})")
         self._handler.on_gone(reason, life=self._life, reaped=reaped)
-        if self._wanted:
-            self._spawn_later()
-        else:
+        self._after_the_end()
+
+    def _after_the_end(self) -> None:
+        if not (self._wanted and self.replaces):
             self._stopped.set()
+        elif self._planned:
+            self._spawn()
+        else:
+            self._step_after(self._backoff.delay_s(self.failures, random.random()), self._spawn)
 
     def _ended_late(self, child: ChildProcess, life: int) -> None:
         self._loop.remove_reader(child.pidfd)
@@ -243,9 +273,6 @@ class Host:
         self.failures += 1
         self.trouble = trouble
         log.warning("%s: %s", self.label, trouble)
-
-    def _spawn_later(self) -> None:
-        self._step_after(self._backoff.delay_s(self.failures, random.random()), self._spawn)
 
     def _check_progress(self) -> None:
         child, stall_s = self._child, self._limits.stall_s

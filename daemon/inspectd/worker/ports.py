@@ -3,9 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, Self
 
 from inspectd.worker.channel import Message
+
+
+class FailureKind(StrEnum):
+    """What a child says about its own failure, as far as the next one depends on it."""
+
+    OTHER = "other"
+    MEMORY = "memory"
+    """The device had no memory for it."""
+    REFUSED = "refused"
+    """Its file cannot be used: neither another try nor another device mends that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a child said of its own end."""
+
+    reason: str
+    kind: FailureKind = FailureKind.OTHER
+    requests: int = 0
+    """Out of memory: so many requests were tried; 0: not known."""
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """Read `failed`. Raises KeyError and ValueError."""
+        kind = FailureKind(message.get("kind", FailureKind.OTHER))
+        return cls(str(message["reason"]), kind, int(message.get("requests", 0)))
 
 
 class Handler(Protocol):
@@ -35,6 +63,10 @@ class Supervised(Protocol):
 
     trouble: str
     """Why the last child ended; empty while all is well."""
+    told: Told | None
+    """What the last child said of its own end."""
+    replaces: bool
+    """Whether a child that ends is followed by another."""
 
     @property
     def stuck(self) -> tuple[int, ...]:
@@ -63,8 +95,14 @@ class Supervised(Protocol):
     def kill(self, reason: str) -> None:
         """End the child now; it is replaced."""
 
+    def recycle(self, grace_s: float) -> None:
+        """End the child as planned, within `grace_s`; the next one starts at once, and no failure is counted."""
+
+    def dismiss(self, grace_s: float) -> None:
+        """Begin to end the child for good, within `grace_s`."""
+
     async def stop(self, grace_s: float) -> None:
-        """End the child for good."""
+        """End the child for good, and wait until it is gone."""
 
 
 class Timer(Protocol):
