@@ -49,6 +49,8 @@ CAMERA_BACKOFF = Backoff(first_s=0.2, limit_s=10.0)
 CAMERA_LIMITS = Limits(ready_s=60.0, stall_s=5.0)
 """A source answers every 0.1 s; one that does not for 5 s hangs in native code."""
 MODEL_FIRST_BACKOFF_S = 0.2
+WARM_UP_MIN_S, WARM_UP_TIMEOUTS = 10.0, 20
+"""A warm-up has so long, and at least so many times what one inference may take: on a busy host, several of them."""
 LONGEST_REPLY_LEAF = f"rsp/{'x' * 64}"
 StatusReason = Literal["start", "stop", "connectionLost", "failure"]
 
@@ -264,9 +266,10 @@ def _lane(name: str, configuration: Configuration, cache_dir: Path | None) -> La
     )
     model = configuration.models[name]
     backoff = Backoff(MODEL_FIRST_BACKOFF_S, max(model.retry_s, MODEL_FIRST_BACKOFF_S))
+    limits = Limits(warm_up_s=max(WARM_UP_MIN_S, WARM_UP_TIMEOUTS * model.timeout_s))
 
     def make_host(handler: Handler) -> Host:
-        return Host("model", name, handler, Limits(), backoff)
+        return Host("model", name, handler, limits, backoff)
 
     later = asyncio.get_running_loop().call_later
     return LaneDriver(

@@ -87,7 +87,7 @@ class Lifecycle:
         self._tell_last_end()
         for lane in daemon.lanes.values():
             lane.on_change = self._part_changed
-            lane.start(daemon.lines)
+            lane.start({name: daemon.lines[name] for name in lane.lane.policy.shares})
             await asyncio.sleep(0)  # to start a process takes 10 ms
         for line in daemon.lines.values():
             line.on_change = self._part_changed

@@ -119,7 +119,7 @@ class Station:
             self.alarms.publish_all(self._parts.lines, self._parts.lanes)
         if publisher.duplicate and self._duplicate_of != (publisher, publisher.connects):
             self._duplicate_of = publisher, publisher.connects
-            text = "another client has signed in with our client id, and the broker ended this connection"
+            text = "the broker ends our connections for another client with the same client id, as it seems"
             self.alarms.pulse(Condition(AlarmCode.DUPLICATE_CLIENT, MQTT, text))
         self.events.wake()
 

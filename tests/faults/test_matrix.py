@@ -1,4 +1,4 @@
-"""The fault matrix in CI: every fault that is not slow, once. `make faults` prints it."""
+"""The fault matrix as tests: every fault that is not slow, once (`pytest -m matrix`). `make faults` prints it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from tests.faults import report
 from tests.faults.fault import Row
 from tests.faults.matrix import chosen, faults, run
+
+pytestmark = pytest.mark.matrix
 
 NAMES = [fault.name for fault in chosen(faults(), (), slow=False)]
 JOBS = 3

@@ -73,11 +73,16 @@ class ModelSpec:
         return cls(**values)
 
 
+Step = Literal["compiling", "warmingUp"]
+
+
 class Engine(Protocol):
     """One compiled model with a fixed number of requests. Each request is used by one thread at a time."""
 
     requests: int
     """So many; while `open` runs, as many as it has come to try."""
+    on_step: Callable[[Step], None]
+    """Called by `open` when it begins something that takes its time."""
 
     def open(self) -> ModelFacts:
         """Load, compile, check, warm up, and decide the number of requests.

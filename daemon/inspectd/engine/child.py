@@ -44,6 +44,7 @@ def run_model(name: str, channel: Channel, progress: ProgressPage) -> None:
     from inspectd.engine.openvino import OpenVinoEngine
 
     engine: Engine = OpenVinoEngine(spec)
+    engine.on_step = lambda step: channel.send_patiently({"t": "step", "step": step}, TURN_S)
     try:
         facts = engine.open()
     except OutOfMemory as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inspectd.engine import ModelSpec
+from inspectd.engine import ModelSpec, Step
 from inspectd.errors import EngineError
 from inspectd.records import Detection, ModelFacts
 
@@ -30,6 +30,7 @@ class FakeEngine:
         self._script = iter(script)
         self._lock = threading.Lock()
         self.requests = spec.requests or 2
+        self.on_step: Callable[[Step], None] = lambda _: None
         self._cancelled = [threading.Event() for _ in range(self.requests)]
 
     def open(self) -> ModelFacts:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from openvino.preprocess import ColorFormat, PrePostProcessor  # type: ignore[import-untyped]
 
 from inspectd.decode import DECODERS, Reading, detections
-from inspectd.engine import ModelSpec
+from inspectd.engine import ModelSpec, Step
 from inspectd.engine.admission import (
     WARMUP_LIMIT_S,
     WARMUP_RUNS,
@@ -49,6 +49,7 @@ class OpenVinoEngine:
         self._core = core if core is not None else ov.Core()
         """A core from outside brings extensions: operations of one's own in the graph."""
         self.requests = at_most(spec.requests or 1, spec.requests_most)
+        self.on_step: Callable[[Step], None] = lambda _: None
         self._slots: list[Slot] = []
         self._classes: tuple[str, ...] = ()
         self._described: ModelDescription | None = None
@@ -201,6 +202,12 @@ class OpenVinoEngine:
 
     def _compile(self, model: ov.Model, settings: Mapping[str, Any], entry: CacheEntry | None) -> ov.CompiledModel:
         """Compile, with the cache if there is one; a cache that fails (full, read-only) only costs time."""
+        self.on_step("compiling")
+        compiled = self._compiled(model, settings, entry)
+        self.on_step("warmingUp")
+        return compiled
+
+    def _compiled(self, model: ov.Model, settings: Mapping[str, Any], entry: CacheEntry | None) -> ov.CompiledModel:
         spec = self._spec
         if entry is not None:
             try:

@@ -16,6 +16,9 @@ STEADY_S = 10.0
 it. Otherwise the two would throw each other out at full speed."""
 ALONE_S = 3 * BACKOFF.limit_s
 """A client that wants our id would have taken it within this time."""
+CUT_OFF = 5
+"""So many connections in a row that a reachable broker ended soon and without a reason are taken for another client:
+mosquitto 2.0.11 does not say so. One message that is too large ends four at most (suspects.py)."""
 VERSION_AGAIN_S = 3600.0
 """After this a broker that refused MQTT 5 is asked in it once more, at the next connect: it may have been replaced."""
 
@@ -32,11 +35,13 @@ class Standing:
         """Why the broker does not let us in; empty unless it has said no to the last try."""
         self.connects = 0
         self.duplicate = False
-        """Another client with our id ended the last connection (MQTT 5), and may come again."""
+        """Another client with our id ended the last connection, as it seems, and may come again."""
         self.version: Version = settings.version
         self._settings, self._draw = settings, draw
         self._tried_s = self._connected_s = self._version_refused_s = 0.0
         self._failures = 0
+        self._cut_off = 0
+        """Connections in a row that the broker ended soon and without a reason."""
 
     def trying(self, now: float) -> None:
         """A try begins."""
@@ -46,6 +51,7 @@ class Standing:
 
     def not_connected(self, fault: OutsideError, now: float) -> None:
         """The try has failed."""
+        self._cut_off = 0
         self.refusal = str(fault) if isinstance(fault, Refused) else ""
         if isinstance(fault, Refused) and fault.reason == UNSUPPORTED_VERSION and self.version == 5:
             self.refusal = ""
@@ -68,7 +74,9 @@ class Standing:
 
     def ended(self, ending: Ending, now: float) -> None:
         """The connection is over, and nobody of us wanted that."""
-        self.duplicate = ending.code == TAKEN_OVER
+        is_cut_off = ending.by_broker and ending.code is None and now - self._connected_s < ALONE_S
+        self._cut_off = self._cut_off + 1 if is_cut_off else 0
+        self.duplicate = ending.code == TAKEN_OVER or self._cut_off >= CUT_OFF
         is_odd = ending.by_broker and ending.code is None and now - self._connected_s < STEADY_S
         doubt = f"; perhaps another client has the id {self._settings.client_id}, or something sent is too large"
         self._note(f"mqtt {self._settings.address}: {ending.reason}{doubt if is_odd else ''}")
@@ -83,7 +91,7 @@ class Standing:
         """Say once, on a connection that stands, that the other client has not come again."""
         if not self.duplicate or now - self._connected_s < ALONE_S:
             return False
-        self.duplicate = False
+        self.duplicate, self._cut_off = False, 0
         return True
 
     def _note(self, trouble: str) -> None:

@@ -39,6 +39,8 @@ class Limits:
     """Imports of the interpreter, on a busy host; longer after each failure, for a host that is busier than that."""
     ready_s: float = 300.0
     """Opening the camera; compiling for an accelerator takes up to 3 minutes."""
+    warm_up_s: float = 60.0
+    """Of a compiled model: a few inferences. One that hangs there is not waited for as for a compile."""
     stall_s: float | None = None
     """Kill when the page shows no progress for so long. None: somebody else judges."""
 
@@ -203,6 +205,11 @@ class Host:
         if kind == "hello":
             self._step_after(self._limits.ready_s, self.kill, f"not ready within {self._limits.ready_s:g} s")
             self._handler.on_hello()
+        elif kind == "step":
+            is_compiled = message.get("step") == "warmingUp"
+            limit_s = self._limits.warm_up_s if is_compiled else self._limits.ready_s
+            what = "its warm-up did not end" if is_compiled else "not ready"
+            self._step_after(limit_s, self.kill, f"{what} within {limit_s:g} s")
         elif kind == "failed":
             with understood(self.label):
                 self.told = Told.of(message)
