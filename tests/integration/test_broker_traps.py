@@ -260,6 +260,16 @@ async def test_a_second_client_with_our_id_is_named_and_does_not_become_a_fight(
         assert sum(pauses_s) > 1.5
 
 
+async def test_two_stations_with_one_id_on_a_real_broker_find_out() -> None:
+    """Mosquitto 2.0.11 does not tell the older of them why it has to go."""
+    with mosquitto() as broker:
+        async with running(settings(broker), Memory()) as one, running(settings(broker), Memory()):
+            async with asyncio.timeout(60):
+                while not one.duplicate:
+                    one.changed.clear()
+                    await one.changed.wait()
+
+
 async def test_the_other_client_is_forgotten_when_it_has_not_come_again() -> None:
     """It would have taken the id within its own back-off, three times over."""
     with mosquitto() as broker:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import socket
 import stat
 import subprocess
@@ -44,7 +45,7 @@ async def broken(request: Request, respond: Respond) -> None:
     respond(request.rejected(ErrorNumber.NOT_FOUND, "there is none"))
 
 
-HANDLERS: Mapping[str, Handler] = {"get-state": GetState(lambda: STATE), "replay": never, "get-result": broken}
+HANDLERS: dict[str, Handler] = {"get-state": GetState(lambda: STATE), "replay": never, "get-result": broken}
 
 
 def a_desk() -> Desk:
@@ -76,6 +77,13 @@ async def opened(path: Path, status: Callable[[], Mapping[str, Any]] | None = No
 def is_open(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(str(path)) == 0
+
+
+def hung_up(client: socket.socket) -> bool:
+    """Whether the other end is closed, without reading anything."""
+    poll = select.poll()
+    poll.register(client, 0)
+    return bool(poll.poll(0))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -241,7 +249,7 @@ async def test_a_client_that_does_not_take_its_answer_is_thrown_out(
         with socket.socket(socket.AF_UNIX) as lazy:
             lazy.connect(str(path))
             lazy.sendall(b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n")
-            await asyncio.sleep(0.6)
+            await until(lambda: hung_up(lazy))
             lazy.settimeout(LIMIT_S)
             assert len(await asyncio.to_thread(read_all, lazy)) < 10_000_000
 
@@ -320,10 +328,17 @@ async def test_a_fault_of_our_own_is_answered_and_ends_nothing(
     assert "RuntimeError: broken" in caplog.text
 
 
-async def test_a_stop_while_somebody_waits_is_quick(tmp_path: Path) -> None:
+async def test_a_stop_while_somebody_waits_is_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = asyncio.Event()
+
+    async def begin(request: Request, respond: Respond) -> None:
+        begun.set()
+        await never(request, respond)
+
+    monkeypatch.setitem(HANDLERS, "replay", begin)
     async with opened(tmp_path / "s") as path:
         waiting = asyncio.ensure_future(asyncio.to_thread(Door(path).call, "replay", b"{}", 60.0))
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(begun.wait(), LIMIT_S)
         stopped_s = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - stopped_s < 3 * server.SHUTDOWN_S + 1.0
     with pytest.raises(NotRunning):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspectd.lane.turns import DEMOTED_SHARE, NICEST, Turns, nice_of
+from inspectd.lane.turns import DEMOTED_SHARE, Turns
 
 WEIGHTS = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 100), min_size=1)
 
@@ -88,15 +88,3 @@ def test_after_two_to_the_32_turns_it_still_takes_turns_exactly() -> None:
 def test_a_weight_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="give 1 or more"):
         Turns({"a": 0})
-
-
-@given(weight=st.integers(1, 100), highest=st.integers(1, 100))
-def test_lanes_share_cores_by_nice_and_every_lane_runs(weight: int, highest: int) -> None:
-    """The lane of the highest weight keeps the first nice; a lower weight is never nearer to the front."""
-    weight = min(weight, highest)
-    assert 5 == nice_of(highest, highest, 5) <= nice_of(weight, highest, 5) <= NICEST
-
-
-def test_a_lane_of_a_third_of_the_weight_gets_about_a_third_of_the_share() -> None:
-    """Five steps of 1.25 are 3.05."""
-    assert nice_of(1, 3, 5) == 10

@@ -17,9 +17,6 @@ from dataclasses import dataclass, field
 
 DEMOTED_SHARE = 8
 """A demoted camera is served as if it had an eighth of its weight."""
-NICEST = 19
-_NICE_STEP = 1.25
-"""The kernel gives a process a 1.25th of the share for each step of nice (`sched_prio_to_weight`)."""
 
 
 @dataclass(slots=True)
@@ -77,13 +74,3 @@ class Turns:
         stats.served[chosen] += 1
         stats.longest_wait[chosen] = max(stats.longest_wait[chosen], self._waits.get(chosen, 0))
         self._waits = {camera: self._waits.get(camera, 0) + 1 for camera in waiting if camera != chosen}
-
-
-def nice_of(weight: int, highest: int, first: int) -> int:
-    """Nice of a model's child on the CPU: `first` for the lane of the highest weight, more for the others.
-
-    Among lanes the kernel takes turns: it knows how long an inference really takes, leaves no core idle, and a lane
-    that hangs holds nothing that another one needs. Its bound: of cores that all compete for, each lane gets at least
-    its weight's part, rounded to steps of a quarter; at nice 19 a lane still runs.
-    """
-    return min(NICEST, first + round(math.log(highest / weight, _NICE_STEP)))
